@@ -1,0 +1,1 @@
+"""Credal Bayesian Deep Learning: networks that know what they do not know."""

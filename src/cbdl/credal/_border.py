@@ -1,0 +1,138 @@
+"""The border of the kernel: arrays of the user are checked and converted here, once.
+
+Inside `cbdl.credal` everything is a float64 torch tensor that can be trusted. A `Border` remembers what
+the user gave (numpy or torch, on which device), so that answers leave as the same kind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+Array: TypeAlias = npt.NDArray[np.generic] | Tensor
+"""What users hold: a numpy array or a torch tensor."""
+
+ArrayLike: TypeAlias = npt.ArrayLike | Tensor
+
+
+@dataclass(frozen=True)
+class Border:
+    """Where answers go: back to numpy, or to torch on the user's device."""
+
+    numpy: bool
+    device: torch.device
+
+    def out(self, x: Tensor) -> Array:
+        """The tensor `x` as the kind of array the user gave."""
+        return x.detach().cpu().numpy() if self.numpy else x.detach().to(self.device)
+
+
+def border_of(*arrays: ArrayLike) -> Border:
+    """Torch if any of `arrays` is a tensor, numpy otherwise."""
+    for x in arrays:
+        if isinstance(x, Tensor):
+            return Border(numpy=False, device=x.device)
+    return Border(numpy=True, device=torch.device("cpu"))
+
+
+def float64(x: ArrayLike, name: str) -> Tensor:
+    """`x` as a finite-or-not float64 tensor, detached. mps has no float64: such tensors go through the CPU."""
+    if isinstance(x, Tensor):
+        if x.is_complex():
+            raise ValueError(f"{name} is complex; give real numbers")
+        x = x.detach()
+        return (x.cpu() if x.device.type == "mps" else x).to(torch.float64)
+    try:
+        array = np.asarray(x, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} is not a rectangular array of real numbers: {error}") from None
+    return torch.from_numpy(np.ascontiguousarray(array).copy())
+
+
+def is_single_precision(x: ArrayLike) -> bool:
+    """Whether `x` came in fewer than 64 bits, so that looser tolerances are fair."""
+    if isinstance(x, Tensor):
+        return x.is_floating_point() and x.dtype != torch.float64
+    dtype = np.asarray(x).dtype
+    return dtype.kind == "f" and dtype.itemsize < 8
+
+
+def first(mask: Tensor) -> tuple[int, ...]:
+    """The index of the first true element of `mask`."""
+    return tuple(int(i) for i in mask.nonzero()[0])
+
+
+def check_finite(x: Tensor, name: str) -> None:
+    bad = ~torch.isfinite(x)
+    if bad.any():
+        at = first(bad)
+        raise ValueError(f"{name}{list(at)} is {x[at].item()}; remove or impute it before building the set")
+
+
+def check_shape(x: Tensor, name: str, dims: str) -> None:
+    """At least as many dimensions as `dims` names, none of them of length 0."""
+    wanted = len(dims.split())
+    if x.ndim < wanted:
+        raise ValueError(f"{name} has shape {tuple(x.shape)}; it must be (..., {dims.replace(' ', ', ')})")
+    if 0 in x.shape:
+        raise ValueError(
+            f"{name} has shape {tuple(x.shape)}, which holds nothing; give at least one set with one element"
+        )
+
+
+def check_probabilities(x: Tensor, name: str, tolerance: float, of: str = "row") -> Tensor:
+    """`x` (..., J) with every row non-negative and summing to 1 within `tolerance`, renormalised."""
+    check_finite(x, name)
+    if (x < 0).any():
+        at = first(x < 0)
+        raise ValueError(
+            f"{name}{list(at)} is {x[at].item():g}; probabilities are at least 0 (were logits given? "
+            "apply softmax first)"
+        )
+    total = x.sum(-1, keepdim=True)
+    off = (total - 1).abs() > tolerance
+    if off.any():
+        at = first(off.squeeze(-1))
+        raise ValueError(
+            f"{name}{list(at)} sums to {total[(*at, 0)].item():.9g}, not to 1 (tolerance {tolerance:g}); "
+            f"divide each {of} by its sum"
+        )
+    return x / total
+
+
+def probability_tolerance(x: ArrayLike) -> float:
+    return 1e-4 if is_single_precision(x) else 1e-6
+
+
+def check_positive(x: Tensor, name: str, remedy: str) -> None:
+    check_finite(x, name)
+    if (x <= 0).any():
+        at = first(x <= 0)
+        raise ValueError(f"{name}{list(at)} is {x[at].item():g}; it must be positive: {remedy}")
+
+
+def check_alpha(alpha: float) -> float:
+    alpha = float(alpha)
+    if not 0 < alpha < 1:
+        raise ValueError(
+            f"alpha is {alpha:g}; it must lie strictly between 0 and 1 (0.05 gives a 95 % region)"
+        )
+    return alpha
+
+
+def log_of_base(base: float | str | None, classes: int | None) -> float:
+    """The divisor that turns nats into units of `base`: None (nats), a number above 1, or "classes"."""
+    if base is None:
+        return 1.0
+    if base == "classes":
+        if classes is None:
+            raise ValueError('base="classes" needs a finite space; give a number, or None for nats')
+        return float(np.log(classes)) if classes > 1 else 1.0
+    if isinstance(base, str) or not base > 1 or not np.isfinite(base):
+        raise ValueError(f'base is {base!r}; give None (nats), a number above 1, or "classes"')
+    return float(np.log(base))
