@@ -41,7 +41,7 @@ def border_of(*arrays: ArrayLike) -> Border:
 
 
 def float64(x: ArrayLike, name: str) -> Tensor:
-    """`x` as a finite-or-not float64 tensor, detached. mps has no float64: such tensors go through the CPU."""
+    """`x` as a detached float64 tensor, finite or not. mps has no float64: such tensors go to the CPU."""
     if isinstance(x, Tensor):
         if x.is_complex():
             raise ValueError(f"{name} is complex; give real numbers")
@@ -120,7 +120,7 @@ def check_alpha(alpha: float) -> float:
     alpha = float(alpha)
     if not 0 < alpha < 1:
         raise ValueError(
-            f"alpha is {alpha:g}; it must lie strictly between 0 and 1 (0.05 gives a 95 % region)"
+            f"alpha is {alpha:g}; it must lie strictly between 0 and 1 (0.05: a 95 % region)"
         )
     return alpha
 

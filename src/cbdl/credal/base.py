@@ -123,7 +123,7 @@ class CredalSet(ABC):
         return self._border.out(self._entropies()[0] / self._unit(base))
 
     def lower_entropy(self, base: Base = None) -> Array:
-        """inf over the hull of H(P): attained at an extreme, since H is concave (proposition "gen_entr_lem")."""
+        """inf over the hull of H(P), attained at an extreme: H is concave (proposition "gen_entr_lem")."""
         return self._border.out(self._entropies()[0].amin(-1) / self._unit(base))
 
     @overload

@@ -1,0 +1,1 @@
+"""Ratios against peers, both sides measured in one run. `make bench` prints them all."""
