@@ -1,0 +1,290 @@
+"""Quadrature on the line that resolves every Normal component of a set, whatever its scale and place.
+
+A component N(mu, s^2) asks for panels of about its own width on |y - mu| <= 9.5 s and for nothing elsewhere.
+Where several overlap the narrowest decides; where none reaches there are no panels, so modes 1e6 apart cost
+no more than modes side by side. Every panel carries the Gauss-Kronrod rule (7, 15); the embedded 7-point
+rule gives the error estimate.
+
+A scale of 1e-8 at a location of 1e6 leaves no room for nodes among the float64 numbers. Nodes are therefore
+kept as anchor + offset, two numbers that are only added after the location of a component is taken away.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cbdl.credal._batch import MEMORY
+
+REACH = 9.5
+"""Scales from its location to which a component is resolved; beyond lie 2e-21 of its mass."""
+
+WIDTH = 1.4
+"""Width of a panel in units of the local scale."""
+
+_GAUSS = 7  # points of the embedded rule
+_KRONROD_NODES = [
+    0.991455371120812639206854697526329,
+    0.949107912342758524526189684047851,
+    0.864864423359769072789712788640926,
+    0.741531185599394439863864773280788,
+    0.586087235467691130294144045516045,
+    0.405845151377397166906606412076961,
+    0.207784955007898467600689403773245,
+    0.0,
+]
+_KRONROD_WEIGHTS = [
+    0.022935322010529224963732008058970,
+    0.063092092629978553290700663189204,
+    0.104790010322250183839876322541518,
+    0.140653259715525918745189590510238,
+    0.169004726639267902826583426598550,
+    0.190350578064785409913256402421014,
+    0.204432940075298892414161999234649,
+    0.209482141084727828012999174891714,
+]
+_GAUSS_WEIGHTS = [
+    0.129484966168869693270611432679082,
+    0.279705391489276667901467771423780,
+    0.381830050505118944950369775488975,
+    0.417959183673469387755102040816327,
+]
+POINTS = 15
+
+
+def _rule(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Nodes on [0, 1], the weights of 15 points, and of the 7 embedded ones (0 at the others)."""
+    half = torch.tensor(_KRONROD_NODES, dtype=torch.float64, device=device)
+    fine = torch.tensor(_KRONROD_WEIGHTS, dtype=torch.float64, device=device)
+    coarse = torch.zeros_like(fine)
+    coarse[1::2] = torch.tensor(_GAUSS_WEIGHTS, dtype=torch.float64, device=device)
+    nodes = torch.cat([-half[:-1], half.flip(0)])
+    return (
+        (nodes + 1) / 2,
+        torch.cat([fine[:-1], fine.flip(0)]) / 2,
+        torch.cat([coarse[:-1], coarse.flip(0)]) / 2,
+    )
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Nodes and weights on the line for B sets; padded nodes have weight 0 and a finite place.
+
+    anchor, offset: (B, N), N a multiple of 15; the nodes are anchor + offset
+    weight:         (B, N) of the 15-point rule
+    coarse:         (B, N) of the embedded 7-point rule
+    """
+
+    anchor: Tensor
+    offset: Tensor
+    weight: Tensor
+    coarse: Tensor
+
+    @property
+    def y(self) -> Tensor:
+        """(B, N): the nodes, rounded to float64."""
+        return self.anchor + self.offset
+
+    def minus(self, loc: Tensor) -> Tensor:
+        """(B, N, K): y - loc for loc (B, K), with all its digits near the narrow components."""
+        return (self.anchor[:, :, None] - loc[:, None, :]) + self.offset[:, :, None]
+
+    def integrate(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, ...) twice: the integral of `values` (B, ..., N) over the mesh and an estimate of its error.
+
+        The estimate is QUADPACK's: on each panel min(1, (200 d / a)^1.5) a, with d the difference of the two
+        rules and a the integral of |f - mean f|; plus rounding.
+        """
+        shape = (values.shape[0], *([1] * (values.ndim - 2)), values.shape[-1])
+        panels = (*values.shape[:-1], -1, POINTS)
+        weight = self.weight.view(shape)
+        terms = (values * weight).view(panels)
+        fine = terms.sum(-1)
+        coarse = (values * self.coarse.view(shape)).view(panels).sum(-1)
+        widths = weight.view(*shape[:-1], -1, POINTS).sum(-1, keepdim=True)
+        mean = fine[..., None] / widths.clamp_min(torch.finfo(torch.float64).tiny)
+        spread = ((values.view(panels) - mean).abs() * weight.view(*shape[:-1], -1, POINTS)).sum(-1)
+        difference = (fine - coarse).abs()
+        ratio = 200 * difference / spread.clamp_min(torch.finfo(torch.float64).tiny)
+        error = torch.where(spread > 0, ratio.clamp_max(1).pow(1.5) * spread, difference)
+        rounding = 4 * torch.finfo(torch.float64).eps * terms.abs().sum((-1, -2))
+        return fine.sum(-1), error.sum(-1) + rounding
+
+
+@dataclass(frozen=True)
+class _Panels:
+    """All panels of all sets, set after set: which set, start (as anchor + offset) and width."""
+
+    owner: Tensor
+    anchor: Tensor
+    offset: Tensor
+    width: Tensor
+    count: Tensor  # (B,) panels of each set
+
+
+def two_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """a + b as a float64 and the rounding error of it: together exact (Knuth)."""
+    high = a + b
+    rest = high - a
+    return high, (a - (high - rest)) + (b - rest)
+
+
+def _runs(loc: Tensor, scale: Tensor, active: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Maximal intervals of one local scale: (owner, anchor, offset, length, local scale), flat.
+
+    Local scales are rounded down to the smallest scale of the set times a power of two, so that sets of
+    similar components have few runs, and a change of unit changes nothing.
+    """
+    low, low_rest = two_sum(loc, -REACH * scale)
+    high, high_rest = two_sum(loc, REACH * scale)
+    ends, rests = torch.cat([low, high], -1), torch.cat([low_rest, high_rest], -1)
+    # Sorted by (rounded value, rest): two stable sorts, the less significant first.
+    order = rests.argsort(dim=-1, stable=True)
+    order = order.gather(-1, ends.gather(-1, order).argsort(dim=-1, stable=True))
+    ends, rests = ends.gather(-1, order), rests.gather(-1, order)
+    rank = torch.empty_like(order).scatter_(
+        -1, order, torch.arange(order.shape[-1], device=loc.device).expand_as(order)
+    )
+    first, last = rank.chunk(2, -1)
+    smallest = torch.where(active, scale, math.inf).amin(-1, keepdim=True)
+    octave = torch.where(active, (scale / smallest).log2().floor(), math.inf).to(torch.float32)
+    # (B, 2K - 1) segments between ends, each with the octave of the narrowest component that covers it.
+    segment = torch.arange(order.shape[-1] - 1, device=loc.device)[:, None]
+    covers = (first[:, None, :] <= segment) & (segment < last[:, None, :])
+    local = torch.where(covers, octave[:, None, :], math.inf).amin(-1)
+    new = torch.ones_like(local, dtype=torch.bool)
+    new[:, 1:] = local[:, 1:] != local[:, :-1]
+    owner, start = new.nonzero(as_tuple=True)
+    stop = torch.cat([start[1:], start.new_zeros(1)])
+    stop = torch.where(stop == 0, local.shape[1], stop)
+    wanted = torch.isfinite(local[owner, start])
+    owner, start, stop = owner[wanted], start[wanted], stop[wanted]
+    anchor, offset = ends[owner, start], rests[owner, start]
+    length = (ends[owner, stop] - anchor) + (rests[owner, stop] - offset)
+    unit = smallest[owner, 0] * torch.exp2(local[owner, start].to(torch.float64))
+    return owner, anchor, offset, length, unit
+
+
+def _panels(loc: Tensor, scale: Tensor, active: Tensor, refine: int) -> _Panels:
+    owner, anchor, offset, length, unit = _runs(loc, scale, active)
+    # The small slack keeps 19 / 1.4 the same number of panels in every unit.
+    pieces = (length / (unit * WIDTH) - 1e-9).ceil().clamp_min(1).to(torch.int64)
+    pieces = torch.where(length > 0, pieces * refine, 0)
+    width = length / pieces.clamp_min(1)
+    run = torch.repeat_interleave(torch.arange(len(owner), device=loc.device), pieces)
+    before = pieces.cumsum(0) - pieces
+    place = torch.arange(len(run), device=loc.device) - before[run]
+    count = torch.zeros(loc.shape[0], dtype=torch.int64, device=loc.device).index_add_(0, owner, pieces)
+    return _Panels(owner[run], anchor[run], offset[run] + place * width[run], width[run], count)
+
+
+def _fill(panels: _Panels, sets: int, size: int, home: Tensor) -> Mesh:
+    """The panels as a padded (B, 15 size) mesh; padding repeats a finite place with weight 0."""
+    device = panels.width.device
+    nodes, fine, coarse = _rule(device)
+    before = panels.count.cumsum(0) - panels.count
+    place = torch.arange(len(panels.owner), device=device) - before[panels.owner]
+    flat = panels.owner * size + place
+
+    def table(values: Tensor) -> Tensor:
+        return torch.zeros(sets * size, dtype=torch.float64, device=device).index_copy_(0, flat, values)
+
+    anchor = home[:, None].expand(sets, size).reshape(-1).index_copy(0, flat, panels.anchor)
+    width = table(panels.width)[:, None]
+    shape = (sets, size * POINTS)
+    return Mesh(
+        anchor[:, None].expand(-1, POINTS).reshape(shape),
+        (table(panels.offset)[:, None] + width * nodes).view(shape),
+        (width * fine).view(shape),
+        (width * coarse).view(shape),
+    )
+
+
+def quadrature(
+    loc: Tensor, scale: Tensor, active: Tensor | None = None, *, refine: int = 1, size: int | None = None
+) -> Mesh:
+    """A mesh for B sets of K components `loc`, `scale` (B, K) that resolves all of them.
+
+    `active` (B, K) leaves out components (of weight 0). `refine` splits every panel into so many. `size`
+    fixes the number of panels to which sets are padded; by default that of the largest set. For many sets
+    prefer `on_meshes`, which groups sets of similar size.
+    """
+    active = torch.ones_like(loc, dtype=torch.bool) if active is None else active
+    panels = _panels(loc, scale, active, refine)
+    wanted = int(panels.count.max()) if size is None else size
+    return _fill(panels, loc.shape[0], wanted, loc[:, 0])
+
+
+def panel_counts(loc: Tensor, scale: Tensor, active: Tensor, refine: int = 1) -> Tensor:
+    """(B,): the number of panels of each set, rounded up to a power of two or one and a half of it."""
+    count = _panels(loc, scale, active, refine).count
+    power = torch.exp2(count.to(torch.float64).log2().ceil()).to(torch.int64)
+    return torch.where(4 * count <= 3 * power, (3 * power) // 4, power).clamp_min(4)
+
+
+def on_meshes(
+    function: Callable[..., tuple[Tensor, ...]],
+    loc: Tensor,
+    scale: Tensor,
+    active: Tensor | None,
+    *tensors: Tensor,
+    per_node: int,
+    refine: int = 1,
+    memory: int = MEMORY,
+) -> tuple[Tensor, ...]:
+    """`function(mesh, *tensors)` for B sets, on groups of sets whose meshes have the same padded size.
+
+    The size of a set's mesh depends on the set alone, so its answer does not depend on the rest of the
+    batch. `tensors` are (B, ...) and sliced along; every output is (b, ...) with trailing shape independent
+    of the group. `per_node` is the working memory in bytes that `function` needs for one node of one set.
+    """
+    active = torch.ones_like(loc, dtype=torch.bool) if active is None else active
+    ends = 2 * loc.shape[1]
+    step = max(1, memory // (8 * ends * loc.shape[1] + 1024))
+    counts = torch.cat(
+        [
+            panel_counts(loc[i : i + step], scale[i : i + step], active[i : i + step], refine)
+            for i in range(0, loc.shape[0], step)
+        ]
+    )
+    where: list[Tensor] = []
+    parts: list[tuple[Tensor, ...]] = []
+    for size in torch.unique(counts).tolist():  # a few dozen sizes at most
+        members = (counts == size).nonzero()[:, 0]
+        chunk = max(1, min(step, memory // (size * POINTS * per_node)))
+        for rows in members.split(chunk):
+            mesh = quadrature(loc[rows], scale[rows], active[rows], refine=refine, size=size)
+            parts.append(function(mesh, *(t[rows] for t in tensors)))
+            where.append(rows)
+    back = torch.cat(where).argsort()
+    return tuple(torch.cat(column)[back] for column in zip(*parts, strict=True))
+
+
+def density(mesh: Mesh, loc: Tensor, scale: Tensor, weights: Tensor) -> Tensor:
+    """(B, m, N): the densities of m mixtures of M Normals (B, m, M) at the nodes."""
+    z = _standardised(mesh, loc, scale)
+    height = weights / (scale * math.sqrt(2 * math.pi))
+    return torch.einsum("bjkn,bjk->bjn", z.square_().mul_(-0.5).exp_(), height)
+
+
+def log_density(mesh: Mesh, loc: Tensor, scale: Tensor, weights: Tensor) -> Tensor:
+    """(B, m, N): the logarithms of the densities, finite also where the densities underflow."""
+    z = _standardised(mesh, loc, scale)
+    height = weights.log() - scale.log() - 0.5 * math.log(2 * math.pi)
+    return torch.logsumexp(z.square_().mul_(-0.5).add_(height[..., None]), 2)
+
+
+def cdf(mesh: Mesh, loc: Tensor, scale: Tensor, weights: Tensor) -> Tensor:
+    """(B, m, N): the distribution functions of m mixtures at the nodes."""
+    z = _standardised(mesh, loc, scale)
+    return torch.einsum("bjkn,bjk->bjn", torch.special.ndtr(z), weights)
+
+
+def _standardised(mesh: Mesh, loc: Tensor, scale: Tensor) -> Tensor:
+    """(B, m, M, N): (y - loc) / scale."""
+    anchor, offset = mesh.anchor[:, None, None, :], mesh.offset[:, None, None, :]
+    return ((anchor - loc[..., None]) + offset).div_(scale[..., None])
