@@ -1,0 +1,51 @@
+# Every target does its own set-up: a virtual environment in .venv with the versions of constraints.txt.
+# A second call finds the environment as it is and goes straight to work.
+PYTHON ?= $(firstword $(shell for p in python3.11 python3.12 python3.13 python3; do command -v $$p; done))
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow lint docs bench clean
+
+help:  ## what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
+
+demo: $(VENV)/.core  ## the main job on embedded data
+	$(BIN)/cbdl demo
+
+test: $(VENV)/.dev  ## tests, doctests and coverage
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -q --cov --cov-report=term
+
+test-slow: $(VENV)/.dev  ## statistical checks that take minutes
+	$(BIN)/python -m pytest -q -m slow
+
+lint: $(VENV)/.dev  ## ruff (lint and format) and mypy in strict mode
+	$(BIN)/ruff check src tests benchmarks docs
+	$(BIN)/ruff format --check src tests benchmarks docs
+	$(BIN)/mypy
+
+docs: $(VENV)/.docs  ## the documentation, in docs/_build/html; a warning is an error
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+bench: $(VENV)/.bench  ## ratios against peers, both sides in one run
+	$(BIN)/python -m benchmarks $(only)
+
+clean:  ## remove everything that was made
+	rm -rf $(VENV) docs/_build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* htmlcov
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	@test -n "$(PYTHON)" || { echo "cbdl needs Python 3.11 or newer, and none was found: install it, or say make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "cbdl needs Python 3.11 or newer; $(PYTHON) is older: say make PYTHON=/path/to/python3" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) -e .
+	@touch $@
+
+# One stamp an extra: .dev holds the packages of the extra "dev", and so on.
+$(VENV)/.dev $(VENV)/.docs $(VENV)/.bench: $(VENV)/.%: $(VENV)/.core
+	$(PIP) -e ".[$*]"
+	@touch $@

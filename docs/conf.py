@@ -1,0 +1,19 @@
+"""Sphinx configuration. `make docs` treats every warning as an error."""
+
+from importlib.metadata import version as installed
+
+project = "cbdl"
+author = "The cbdl developers"
+copyright = "2026, the cbdl developers"
+version = release = installed("cbdl")
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+myst_enable_extensions = ["dollarmath", "amsmath"]
+myst_heading_anchors = 3
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = "cbdl"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+autodoc_member_order = "bysource"
+autoclass_content = "both"
