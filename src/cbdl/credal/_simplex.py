@@ -1,0 +1,155 @@
+"""Smooth convex functions minimised over the probability simplex, for a whole batch of sets at once.
+
+A mixture of extremes, sum_j beta_j P_j, is a point beta of the simplex; the upper entropy (section 2.3) and the
+distances to a set are minima of convex functions of beta. Each is solved by a primal-dual interior point with a
+predictor and a corrector (Mehrotra): one m x m Cholesky factor per set and step. Inside, the batch is the last
+dimension, so that every elementary operation runs over contiguous numbers of many sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cbdl.credal._cholesky import factor, solve
+
+Objective = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+"""objective(beta (b, m), rows (b,)) -> value (b,), gradient (b, m), Hessian (b, m, m)."""
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """point (B, m) in the simplex, value (B,) there, gap (B,) >= value - minimum, and the steps taken."""
+
+    point: Tensor
+    value: Tensor
+    gap: Tensor
+    steps: int
+
+
+def minimise(
+    objective: Objective,
+    batch: int,
+    m: int,
+    *,
+    device: torch.device,
+    tolerance: float = 1e-10,
+    max_steps: int = 80,
+    start: Tensor | None = None,
+) -> Minimum:
+    """min f(beta) over beta >= 0, sum_j beta_j = 1, for every set of the batch.
+
+    The certificate is g.beta - min_j g_j >= f(beta) - min f, with g the gradient (convexity; Frank and Wolfe).
+    A set is done when it is at most `tolerance` * max(1, |f|); it then keeps that point whatever the others do.
+    After `max_steps` the best certified point is returned, with a gap that says how good it is.
+
+    `start` (B, m), strictly inside the simplex, is a warm start; the default is uniform weights.
+    `rows` names the sets that are asked for. It is the same object from call to call while none has left, so
+    that an objective may keep what it gathered. The Hessian may be any strided view; a view of (m, m, b) memory
+    saves a copy.
+
+    >>> target = torch.tensor([[0.2, 0.8], [1.5, -0.5]], dtype=torch.float64)
+    >>> def half_square(beta, rows):
+    ...     d = beta - target[rows]
+    ...     return (d * d).sum(-1) / 2, d, torch.eye(2, dtype=torch.float64).expand(len(rows), 2, 2)
+    >>> minimise(half_square, 2, 2, device=target.device).point.round(decimals=6)
+    tensor([[0.2000, 0.8000],
+            [1.0000, 0.0000]], dtype=torch.float64)
+    """
+    run = _Run(objective, batch, m, device, tolerance, start)
+    steps = 0
+    while run.live.any() and steps < max_steps:
+        run.step()
+        steps += 1
+    return Minimum(run.best_point.T.contiguous(), run.best_value, run.best_gap, steps)
+
+
+class _Run:
+    """The weights and multipliers (m, b) of the sets still in the batch, and the best point of every set."""
+
+    def __init__(
+        self,
+        objective: Objective,
+        batch: int,
+        m: int,
+        device: torch.device,
+        tolerance: float,
+        start: Tensor | None,
+    ) -> None:
+        self.objective, self.tolerance = objective, tolerance
+        self.rows = torch.arange(batch, device=device)
+        self.beta = torch.full((m, batch), 1 / m, dtype=torch.float64, device=device)
+        if start is not None:
+            self.beta.copy_(start.T)
+        self.best_point = self.beta.clone()
+        self.best_gap = torch.full_like(self.beta[0], torch.inf)
+        self.best_value = self.best_gap.clone()
+        self.live = self.bold = torch.ones_like(self.rows, dtype=torch.bool)
+        self.gap = self.best_gap
+        self._evaluate()
+        # Multipliers that are dual feasible from the start: z = g - min g + gap.
+        self.z = self.gradient - self.gradient.amin(0) + self.gap
+        self._compact()
+
+    def _evaluate(self) -> None:
+        """f, its gradient and Hessian at beta; the best certified point is kept; sets that are done stop."""
+        value, gradient, hessian = self.objective(self.beta.T.contiguous(), self.rows)
+        self.gradient, self.hessian = gradient.T.contiguous(), hessian.permute(1, 2, 0)
+        gap = ((self.gradient - self.gradient.amin(0)) * self.beta).sum(0)
+        at = (self.live & (gap < self.best_gap[self.rows])).nonzero()[:, 0]
+        row = self.rows[at]
+        self.best_gap[row], self.best_value[row] = gap[at], value[at]
+        self.best_point[:, row] = self.beta[:, at]
+        self.bold = self.bold & (gap < 0.6 * self.gap)
+        self.gap = gap
+        # A gap that is not a number (an objective out of its range) stops the set too: its best point stands.
+        self.live = self.live & (gap > self.tolerance * value.abs().clamp_min(1))
+
+    def _compact(self) -> None:
+        """Sets that stopped leave, once they are enough to be worth the copy."""
+        left = int(self.live.sum())
+        if left > 0.85 * self.rows.shape[0] or not left:
+            return
+        stay = self.live.nonzero()[:, 0]
+        self.rows, self.live, self.bold = self.rows[stay], self.live[stay], self.bold[stay]
+        self.beta, self.z, self.gap = self.beta[:, stay], self.z[:, stay], self.gap[stay]
+        self.gradient, self.hessian = self.gradient[:, stay], self.hessian[:, :, stay]
+
+    def step(self) -> None:
+        """One Newton step on g - nu 1 - z = 0, sum_j beta_j = 1, beta_j z_j = sigma mu."""
+        beta, z = self.beta, self.z
+        slope = z / beta
+        mu = (beta * z).mean(0)
+        kkt = factor(self.hessian, slope)
+        free, ones = solve(kkt, torch.stack([-self.gradient, torch.ones_like(z)], 1)).unbind(1)
+        ones = ones / ones.sum(0)
+
+        # Predictor: how far the complementarity can fall at once.
+        d_beta = free - free.sum(0) * ones
+        d_z = -z - slope * d_beta
+        t = torch.minimum(_to_boundary(beta, d_beta), _to_boundary(z, d_z))
+        sigma = (((beta + t * d_beta) * (z + t * d_z)).mean(0) / mu) ** 3
+
+        # Corrector: towards the centre, with the second-order term of the predictor.
+        target = (sigma * mu - d_beta * d_z) / beta
+        free = free + solve(kkt, target[:, None])[:, 0]
+        d_beta = free - free.sum(0) * ones
+        d_z = target - z - slope * d_beta
+
+        # Almost to the boundary is fast, but a weight that is crushed by mistake recovers slowly: a set for
+        # which a step once failed goes on with care.
+        keep = torch.where(self.bold, torch.clamp(1 - mu, 0.99, 1 - 1e-6), 0.99)
+        t = keep * torch.minimum(_to_boundary(beta, d_beta), _to_boundary(z, d_z))
+        self.beta = beta + t * d_beta
+        self.beta /= self.beta.sum(0)
+        self.z = z + t * d_z
+        self._evaluate()
+        self._compact()
+
+
+def _to_boundary(x: Tensor, dx: Tensor) -> Tensor:
+    """(b,): the largest step t <= 1 that keeps x + t dx >= 0."""
+    return 1 / (dx / -x).amax(0).clamp_min(1)
