@@ -50,7 +50,7 @@ def test_game_value_is_that_of_highs(kind: str, shape: tuple[int, int]) -> None:
     answer = matrix_game(G)
     want = torch.tensor([game_value(g) for g in G], dtype=torch.float64)
     assert torch.allclose(answer.value, want, atol=1e-6, rtol=0)  # the tolerance of HiGHS
-    assert answer.gap.max() < 1e-10
+    assert answer.gap.max() < 1e-8
     assert (answer.weights >= 0).all()
     assert torch.allclose(answer.weights.sum(-1), torch.ones(8, dtype=torch.float64))
 
