@@ -48,10 +48,10 @@ def float64(x: ArrayLike, name: str) -> Tensor:
         x = x.detach()
         return (x.cpu() if x.device.type == "mps" else x).to(torch.float64)
     try:
-        array = np.asarray(x, dtype=np.float64)
+        array = np.array(x, dtype=np.float64, order="C")
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} is not a rectangular array of real numbers: {error}") from None
-    return torch.from_numpy(np.ascontiguousarray(array).copy())
+    return torch.from_numpy(array)
 
 
 def is_single_precision(x: ArrayLike) -> bool:
