@@ -1,8 +1,8 @@
 """Many small symmetric positive systems at once: Cholesky with the batch as the last dimension.
 
 Rounding can make a matrix that is positive in theory indefinite in practice (equal extremes, weights at the
-boundary). A pivot is therefore never smaller than a rounding error of its diagonal, which perturbs the step of an
-iteration and never stops it.
+boundary). A pivot is therefore never smaller than a rounding error of its diagonal, which perturbs the step of
+an iteration and never stops it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def factor(matrix: Tensor, diagonal: Tensor) -> Tensor:
 
 
 def solve(L: Tensor, right: Tensor) -> Tensor:
-    """K^-1 `right` for `right` (m, r, b) and L = factor(K); the diagonal of L holds the inverse of the pivots."""
+    """K^-1 `right` for `right` (m, r, b) and L = factor(K), whose diagonal holds the inverse pivots."""
     m = right.shape[0]
     if m > _LARGE:
         return torch.cholesky_solve(right.permute(2, 0, 1), L).permute(1, 2, 0)
@@ -54,6 +54,7 @@ def _factor_lapack(K: Tensor) -> Tensor:
     """(b, m, m): the lower factor; where it fails, the diagonal grows until it does not."""
     K = K.permute(2, 0, 1).contiguous()
     boost = _ROUNDING
+    L: Tensor
     L, info = torch.linalg.cholesky_ex(K)
     while (info > 0).any() and boost < 1:
         bad = (info > 0).nonzero()[:, 0]

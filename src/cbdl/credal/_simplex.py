@@ -1,9 +1,9 @@
 """Smooth convex functions minimised over the probability simplex, for a whole batch of sets at once.
 
-A mixture of extremes, sum_j beta_j P_j, is a point beta of the simplex; the upper entropy (section 2.3) and the
-distances to a set are minima of convex functions of beta. Each is solved by a primal-dual interior point with a
-predictor and a corrector (Mehrotra): one m x m Cholesky factor per set and step. Inside, the batch is the last
-dimension, so that every elementary operation runs over contiguous numbers of many sets.
+A mixture of extremes, sum_j beta_j P_j, is a point beta of the simplex; the upper entropy (section 2.3) and
+the distances to a set are minima of convex functions of beta. Each is solved by a primal-dual interior point
+with a predictor and a corrector (Mehrotra): one m x m Cholesky factor per set and step. Inside, the batch is
+the last dimension, so that every elementary operation runs over contiguous numbers of many sets.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def minimise(
 ) -> Minimum:
     """min f(beta) over beta >= 0, sum_j beta_j = 1, for every set of the batch.
 
-    The certificate is g.beta - min_j g_j >= f(beta) - min f, with g the gradient (convexity; Frank and Wolfe).
-    A set is done when it is at most `tolerance` * max(1, |f|); it then keeps that point whatever the others do.
-    After `max_steps` the best certified point is returned, with a gap that says how good it is.
+    The certificate is g.beta - min_j g_j >= f(beta) - min f, with g the gradient (convexity; Frank, Wolfe).
+    A set is done when it is at most `tolerance` * max(1, |f|), and then keeps that point whatever the others
+    do. After `max_steps` the best certified point is returned, with a gap that says how good it is.
 
     `start` (B, m), strictly inside the simplex, is a warm start; the default is uniform weights.
     `rows` names the sets that are asked for. It is the same object from call to call while none has left, so
-    that an objective may keep what it gathered. The Hessian may be any strided view; a view of (m, m, b) memory
-    saves a copy.
+    that an objective may keep what it gathered. The Hessian may be any strided view; one of (m, m, b) memory
+    saves time.
 
     >>> target = torch.tensor([[0.2, 0.8], [1.5, -0.5]], dtype=torch.float64)
     >>> def half_square(beta, rows):
@@ -88,7 +88,7 @@ class _Run:
         self.best_gap = torch.full_like(self.beta[0], torch.inf)
         self.best_value = self.best_gap.clone()
         self.live = self.bold = torch.ones_like(self.rows, dtype=torch.bool)
-        self.gap = self.best_gap
+        self.gap = self.best_gap.clone()
         self._evaluate()
         # Multipliers that are dual feasible from the start: z = g - min g + gap.
         self.z = self.gradient - self.gradient.amin(0) + self.gap
@@ -103,7 +103,7 @@ class _Run:
         row = self.rows[at]
         self.best_gap[row], self.best_value[row] = gap[at], value[at]
         self.best_point[:, row] = self.beta[:, at]
-        self.bold = self.bold & (gap < 0.6 * self.gap)
+        self.bold = self.bold & (gap < 0.9 * self.gap)
         self.gap = gap
         # A gap that is not a number (an objective out of its range) stops the set too: its best point stands.
         self.live = self.live & (gap > self.tolerance * value.abs().clamp_min(1))
@@ -130,8 +130,9 @@ class _Run:
         # Predictor: how far the complementarity can fall at once.
         d_beta = free - free.sum(0) * ones
         d_z = -z - slope * d_beta
-        t = torch.minimum(_to_boundary(beta, d_beta), _to_boundary(z, d_z))
-        sigma = (((beta + t * d_beta) * (z + t * d_z)).mean(0) / mu) ** 3
+        after = (beta + _to_boundary(beta, d_beta) * d_beta) * (z + _to_boundary(z, d_z) * d_z)
+        sigma = (after.mean(0) / mu).clamp(0, 1) ** 3
+        sigma = torch.where(self.bold, sigma, sigma.clamp_min(0.1))
 
         # Corrector: towards the centre, with the second-order term of the predictor.
         target = (sigma * mu - d_beta * d_z) / beta
@@ -139,13 +140,21 @@ class _Run:
         d_beta = free - free.sum(0) * ones
         d_z = target - z - slope * d_beta
 
-        # Almost to the boundary is fast, but a weight that is crushed by mistake recovers slowly: a set for
-        # which a step once failed goes on with care.
-        keep = torch.where(self.bold, torch.clamp(1 - mu, 0.99, 1 - 1e-6), 0.99)
+        keep = torch.where(self.bold, (1 - mu).clamp(0.99, 1 - 1e-6), 0.99)
         t = keep * torch.minimum(_to_boundary(beta, d_beta), _to_boundary(z, d_z))
-        self.beta = beta + t * d_beta
-        self.beta /= self.beta.sum(0)
-        self.z = z + t * d_z
+        self._move(beta + t * d_beta, z + t * d_z)
+
+    def _move(self, beta: Tensor, z: Tensor) -> None:
+        """The next point, recentred where needed, evaluated.
+
+        Bold steps go almost to the boundary, which is fast; but a weight that is crushed by mistake recovers
+        slowly, and the corrector may cycle on nearly equal extremes. So a set that once made no progress goes
+        on with care: never far from the central path beta_j z_j = mu.
+        """
+        self.beta = beta / beta.sum(0)
+        centre = (self.beta * z).mean(0) / self.beta
+        careful = torch.minimum(torch.maximum(z, 1e-3 * centre), 1e3 * centre)
+        self.z = torch.where(self.bold, z, careful)
         self._evaluate()
         self._compact()
 
