@@ -1,0 +1,218 @@
+"""A cohort: all members (prior k, likelihood s) of one likelihood, ready to be trained as one computation.
+
+A cohort holds no result. What was learned is a `Posterior`, whose tensors lead with the members' axis.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from ._random import mix
+from .data import Batch, Data
+from .flat import Layout
+from .forward import Buffers, Forward, Way
+from .joint_prior import JointPrior, compile_priors
+from .likelihoods import Likelihood
+from .priors import PriorLike
+
+
+@dataclass(frozen=True)
+class Member:
+    """One (prior k, likelihood s) pair, and the seed of everything random about it."""
+
+    k: int
+    s: int
+    seed: int
+
+    @classmethod
+    def of(cls, seed: int, k: int, s: int) -> Member:
+        return cls(k, s, mix(seed, "member", k, s))
+
+    def __str__(self) -> str:
+        return f"prior {self.k}, likelihood {self.s}"
+
+
+class Posterior(Protocol):
+    """What a method learned about a cohort. Every tensor of `state()` leads with the members' axis."""
+
+    def sample(self, draws: int, seed: int = 0) -> Tensor:
+        """theta (members, draws, P); member i's draws depend on (its seed, seed) only."""
+        ...
+
+    @property
+    def noise(self) -> Tensor:
+        """Parameters of the noise model (members, Q)."""
+        ...
+
+    @property
+    def buffers(self) -> Buffers:
+        """Buffers of the networks, each (members, *shape)."""
+        ...
+
+    def state(self) -> dict[str, Tensor]: ...
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Members of one likelihood: their priors as tensors, their networks as one `Forward`, where they start."""
+
+    members: tuple[Member, ...]
+    likelihood: Likelihood
+    layout: Layout
+    prior: JointPrior
+    forward: Forward
+    initial: Tensor
+    """Each member's own initialisation of the network (members, P)."""
+    initial_noise: Tensor
+    """(members, Q)"""
+    initial_buffers: Buffers
+    unit: Tensor
+    """What one standardised unit of the targets is in the user's units (*event)."""
+
+    @classmethod
+    def of(
+        cls,
+        priors: Sequence[PriorLike],
+        likelihood: Likelihood,
+        data: Data,
+        *,
+        seed: int = 0,
+        s: int = 0,
+        members: Sequence[Member] | None = None,
+        trainable: str | Sequence[str] | None = None,
+        way: Way | None = None,
+    ) -> Cohort:
+        """The cohort of likelihood number `s`: member (k, s) has priors[k]; `members` picks some of them.
+
+        The frozen parameters and the initial buffers come from one network, made with the stream (seed, s); the trainable
+        parameters of each member start at a network made with the member's own seed.
+        """
+        members = (
+            tuple(Member.of(seed, k, s) for k in range(len(priors))) if members is None else tuple(members)
+        )
+        if not members:
+            raise ValueError("priors is empty; give at least one")
+        device, dtype = data.x.device, data.inputs.loc.dtype
+        network = _make(likelihood, mix(seed, "network", s), device, dtype)
+        layout = Layout.of(network, trainable)
+        likelihood.check(data.y)
+        likelihood.check_outputs(_output_shape(network, data.x), data.y)
+        starts = [_start(likelihood, layout, m.seed, device, dtype) for m in members]
+        forward = Forward.choose(
+            network, layout, layout.constants(network), tuple(m.seed for m in members), data.x[:3], way
+        )
+        noise = likelihood.noise(data.targets.scale)
+        return cls(
+            members=members,
+            likelihood=likelihood,
+            layout=layout,
+            prior=compile_priors([priors[m.k] for m in members], layout, device=device, dtype=dtype),
+            forward=forward,
+            initial=torch.stack(starts),
+            initial_noise=noise.expand(len(members), -1).clone(),
+            initial_buffers={
+                n: b.detach().expand(len(members), *b.shape).clone() for n, b in network.named_buffers()
+            },
+            unit=data.targets.scale,
+        )
+
+    @property
+    def size(self) -> int:
+        return len(self.members)
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(m.seed for m in self.members)
+
+    def score(self, batch: Batch, out: Tensor, noise: Tensor) -> Tensor:
+        """The weighted sum of the batch's negative log densities (members, draws), in standardised units."""
+        density = self.likelihood.log_density(out, batch.y, noise, self.unit)
+        return -(density.sum(-1) * batch.weight if batch.weight.ndim == 0 else density @ batch.weight)
+
+    def mean_nll(
+        self, theta: Tensor, noise: Tensor, buffers: Buffers, data: Data, batch_size: int = 1024
+    ) -> Tensor:
+        """The mean NLL over all rows of `data` (members, draws), in standardised units, evaluation mode."""
+        total = theta.new_zeros(theta.shape[:2])
+        for batch in data.parts(batch_size):
+            out = self.forward(theta, batch.x, buffers)
+            total += self.score(batch, out, noise)
+        return total
+
+    def fingerprint(self) -> dict[str, str]:
+        """What a checkpoint must agree with, part by part."""
+        entries = [(e.name, e.shape) for e in self.layout.entries]
+        constants = [self.forward.constants[n] for n in sorted(self.forward.constants)]
+        return {
+            "members": _digest(repr(self.members)),
+            "network": _digest(repr(entries), self.initial, *constants, *self.initial_buffers.values()),
+            "likelihood": _digest(_without_factory(self.likelihood)),
+            "priors": _digest(*[v for t in self.prior.terms for v in (t.family.name, *t.values)]),
+        }
+
+
+def _without_factory(likelihood: Likelihood) -> str:
+    """The settings of the noise model; the factory's name may hold an address that changes from run to run."""
+    settings = {k: v for k, v in vars(likelihood).items() if k != "net"}
+    return f"{type(likelihood).__name__}{sorted(settings.items())}"
+
+
+def _digest(*parts: str | Tensor) -> str:
+    sha = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, Tensor):
+            flat = part.detach().cpu().contiguous()
+            sha.update(f"{flat.dtype}{tuple(flat.shape)}".encode())
+            sha.update(flat.reshape(-1).view(torch.uint8).numpy())
+        else:
+            sha.update(part.encode())
+    return sha.hexdigest()
+
+
+def _make(likelihood: Likelihood, seed: int, device: torch.device, dtype: torch.dtype) -> nn.Module:
+    """A network from the factory, with torch's global stream seeded for the call only."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = likelihood.net()
+    if not isinstance(network, nn.Module):
+        raise ValueError(
+            f"the network factory returned {type(network).__name__}; it must return an nn.Module"
+        )
+    return network.to(device=device, dtype=dtype)
+
+
+def _start(
+    likelihood: Likelihood, layout: Layout, seed: int, device: torch.device, dtype: torch.dtype
+) -> Tensor:
+    parameters = {n: p.detach() for n, p in _make(likelihood, seed, device, dtype).named_parameters()}
+    for entry in layout.entries:
+        if entry.name not in parameters or tuple(parameters[entry.name].shape) != entry.shape:
+            raise ValueError(
+                f"the network factory made a different network when called again (parameter {entry.name!r}); "
+                "it must build the same architecture each time"
+            )
+    return layout.flatten(parameters)
+
+
+def _output_shape(network: nn.Module, x: Tensor) -> tuple[int, ...]:
+    network.eval()
+    with torch.no_grad():
+        try:
+            out = network(x[:2])
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            raise ValueError(
+                f"the network does not accept inputs of shape {tuple(x[:2].shape)}: {error}"
+            ) from error
+    if not isinstance(out, Tensor):
+        raise ValueError(f"the network returned {type(out).__name__}; it must return one tensor (batch, ...)")
+    if out.shape[:1] != x[:2].shape[:1]:
+        raise ValueError(
+            f"the network returned shape {tuple(out.shape)} for {x[:2].shape[0]} rows; rows come first"
+        )
+    return tuple(out.shape[1:])

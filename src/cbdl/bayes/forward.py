@@ -1,0 +1,241 @@
+"""How the networks of a cohort are evaluated: the one place that chooses between three ways with the same results.
+
+- `wide`: stacks of Linear and elementwise layers, one batched matrix product a layer over all members.
+- `vmap`: any network that `torch.func.vmap` can batch over members and draws.
+- `loop`: member after member; for convolutions on the CPU with channels-last memory (measured faster there than the
+  grouped convolutions of vmap), for networks with randomness of their own (dropout), and for all that vmap refuses.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from . import wide
+from ._random import mix
+from .flat import Layout
+
+log = logging.getLogger("cbdl")
+
+Way: TypeAlias = Literal["wide", "vmap", "loop"]
+Buffers: TypeAlias = dict[str, Tensor]
+"""Buffers of the network (running statistics), each (members, *shape)."""
+Score: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""(outputs (g, draws, batch, *out), noise (g, Q)) -> nll (g, draws): differentiable."""
+Weigh: TypeAlias = Callable[[Tensor, slice], Tensor]
+"""(nll (g, draws), which members) -> weight of each draw in the gradient (g, draws)."""
+
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+
+
+@dataclass
+class Forward:
+    """Evaluates the networks of a cohort: theta (members, draws, P), x (batch, ...) -> (members, draws, batch, *out)."""
+
+    network: nn.Module
+    layout: Layout
+    constants: dict[str, Tensor]
+    seeds: tuple[int, ...]
+    """One a member; the source of a network's own randomness (dropout) in training."""
+    way: Way = "loop"
+    _steps: list[wide.Step] = field(default_factory=list)
+
+    @classmethod
+    def choose(
+        cls,
+        network: nn.Module,
+        layout: Layout,
+        constants: dict[str, Tensor],
+        seeds: tuple[int, ...],
+        x: Tensor,
+        way: Way | None = None,
+    ) -> Forward:
+        """The fastest way that works for this network; tried on a few rows x before it is trusted."""
+        made = cls(network, layout, constants, seeds)
+        steps = wide.plan(network, layout) if x.ndim == 2 and x.is_floating_point() else None
+        if way == "loop":
+            return made
+        if steps is not None and way in (None, "wide"):
+            made.way, made._steps = "wide", steps
+        elif way == "wide":
+            raise ValueError("this network is not a stack of Linear and elementwise layers")
+        elif way is None and _prefers_loop(network, x.device):
+            return made
+        else:
+            made.way = "vmap"
+        reason = made._refused(x)
+        if reason is not None:
+            if way is not None:
+                raise ValueError(f"the way {way!r} does not work for this network: {reason}")
+            log.info("%s cannot be batched (%s); its members are evaluated in a loop", _name(network), reason)
+            made.way = "loop"
+        return made
+
+    def __call__(self, theta: Tensor, x: Tensor, buffers: Buffers) -> Tensor:
+        """Outputs in evaluation mode, without a gradient."""
+        self.network.eval()
+        with torch.no_grad():
+            return self._run(theta, x, buffers, slice(None), step=None)[0]
+
+    def gradient(
+        self,
+        theta: Tensor,
+        noise: Tensor,
+        x: Tensor,
+        buffers: Buffers,
+        score: Score,
+        weigh: Weigh,
+        step: int = 0,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """One training step's nll (members, draws) and the gradients of (weight * nll).sum(draws).
+
+        Returns nll, the gradient by theta (members, draws, P) and by noise (members, Q). `buffers` are updated in place
+        (the mean over draws of what each draw would have left).
+        """
+        self.network.train()
+        if self.way != "loop":
+            return self._gradient(theta, noise, x, buffers, score, weigh, slice(None), step)
+        # member after member: memory of one network's activations, whatever the number of members
+        parts = [
+            self._gradient(
+                theta[i : i + 1], noise[i : i + 1], x, buffers, score, weigh, slice(i, i + 1), step
+            )
+            for i in range(theta.shape[0])
+        ]
+        nll, by_theta, by_noise = (torch.cat(p) for p in zip(*parts, strict=True))
+        return nll, by_theta, by_noise
+
+    def _gradient(
+        self,
+        theta: Tensor,
+        noise: Tensor,
+        x: Tensor,
+        buffers: Buffers,
+        score: Score,
+        weigh: Weigh,
+        rows: slice,
+        step: int,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        theta = theta.detach().requires_grad_()
+        noise = noise.detach().requires_grad_(noise.numel() > 0)
+        with torch.enable_grad():
+            out, after = self._run(theta, x, buffers, rows, step)
+            nll = score(out, noise)
+        seen = nll.detach()
+        inputs = [theta, noise] if noise.requires_grad else [theta]
+        found = torch.autograd.grad(nll, inputs, grad_outputs=weigh(seen, rows))
+        for name, value in after.items():
+            buffers[name][rows] = value
+        return seen, found[0], found[1] if noise.requires_grad else torch.zeros_like(noise)
+
+    def _run(
+        self, theta: Tensor, x: Tensor, buffers: Buffers, rows: slice, step: int | None
+    ) -> tuple[Tensor, Buffers]:
+        """Outputs and, in training (step given), the buffers that the call leaves."""
+        members, draws, _ = theta.shape
+        own = {name: b[rows] for name, b in buffers.items()}
+        if self.way == "wide":
+            parameters = self.layout.view(theta.flatten(0, 1))
+            out = wide.evaluate(self._steps, parameters, x)
+            return out.unflatten(0, (members, draws)), {}
+        if self.way == "vmap":
+            return self._vmapped(theta, x, own, step is not None)
+        return self._looped(theta, x, own, rows, step)
+
+    def _vmapped(self, theta: Tensor, x: Tensor, own: Buffers, training: bool) -> tuple[Tensor, Buffers]:
+        members, draws, _ = theta.shape
+        parameters = self.layout.view(theta.flatten(0, 1))
+        copies = {n: b.repeat_interleave(draws, 0) if draws > 1 else b.clone() for n, b in own.items()}
+
+        def one(parameters: dict[str, Tensor], buffers: Buffers) -> tuple[Tensor, Buffers]:
+            state = {**self.constants, **parameters, **buffers}
+            out = functional_call(self.network, state, (x,))
+            return out, {name: state[name] for name in buffers} if training else {}
+
+        out, after = vmap(one, randomness="error")(parameters, copies)
+        after = {n: _over_draws(b.unflatten(0, (members, draws))) for n, b in after.items()}
+        return out.unflatten(0, (members, draws)), after
+
+    def _looped(
+        self, theta: Tensor, x: Tensor, own: Buffers, rows: slice, step: int | None
+    ) -> tuple[Tensor, Buffers]:
+        members, draws, _ = theta.shape
+        x = _channels_last(x)
+        outputs, left = [], []
+        for i in range(members):
+            for d in range(draws):
+                state = {**self.constants, **self.layout.view(theta[i, d])}
+                state.update({name: b[i].clone() if step is not None else b[i] for name, b in own.items()})
+                seed = None if step is None else mix(self.seeds[(rows.start or 0) + i], "network", step, d)
+                outputs.append(_seeded_call(self.network, state, x, seed))
+                left.append({name: state[name].detach() for name in own} if step is not None else {})
+        out = torch.stack(outputs).unflatten(0, (members, draws))
+        after = {
+            n: _over_draws(torch.stack([b[n] for b in left]).unflatten(0, (members, draws))) for n in left[0]
+        }
+        return out, after
+
+    def _refused(self, x: Tensor) -> str | None:
+        """Why the chosen way cannot be trusted with this network, or None: it must agree with the loop."""
+        network = self.network
+        two = self.layout.flatten(dict(network.named_parameters())).to(x.device)
+        theta = torch.stack([two, two * 0.5 + 0.01]).unsqueeze(1)
+        buffers = {n: torch.stack([b.detach(), b.detach()]).to(x.device) for n, b in network.named_buffers()}
+        plain = Forward(network, self.layout, self.constants, self.seeds)
+        try:
+            ours, truth = self(theta, x, buffers), plain(theta, x, buffers)
+            if ours.shape != truth.shape or not torch.allclose(
+                ours, truth, rtol=1e-3, atol=1e-4, equal_nan=True
+            ):
+                return "its outputs differ from those of single networks"
+            if x.shape[0] > 1:
+                network.train()
+                self._run(theta, x, buffers, slice(None), step=0)
+        except (
+            Exception
+        ) as error:  # whatever a network of the user raises under vmap: the loop will show it if real
+            return f"{type(error).__name__}: {str(error).strip().splitlines()[0][:120] if str(error) else ''}"
+        return None
+
+
+def _over_draws(b: Tensor) -> Tensor:
+    """Buffers (members, draws, *shape) after one call for each draw -> (members, *shape)."""
+    if b.shape[1] == 1 or not b.is_floating_point():
+        return b[:, 0].detach()
+    return b.mean(1).detach()
+
+
+def _seeded_call(network: nn.Module, state: dict[str, Tensor], x: Tensor, seed: int | None) -> Tensor:
+    if seed is None:
+        out: Tensor = functional_call(network, state, (x,))
+        return out
+    with torch.random.fork_rng(devices=[x.device] if x.device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        out = functional_call(network, state, (x,))
+        return out
+
+
+def _prefers_loop(network: nn.Module, device: torch.device) -> bool:
+    """Convolutions on the CPU are faster one after the other; dropout needs each member's own stream."""
+    for module in network.modules():
+        if device.type == "cpu" and isinstance(module, CONVOLUTIONS):
+            return True
+        if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0:
+            return True
+    return False
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    if x.ndim == 4 and x.is_floating_point():
+        return x.contiguous(memory_format=torch.channels_last)
+    return x
+
+
+def _name(network: nn.Module) -> str:
+    return type(network).__name__

@@ -1,0 +1,149 @@
+"""The priors of all members on all coordinates of a layout, as tensors: log density, KL from a Normal, draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ._random import generator
+from .flat import Layout
+from .priors import Family, PriorLike, prior_for
+
+
+@dataclass(frozen=True)
+class Term:
+    """One family on a block of coordinates of some members."""
+
+    family: Family
+    rows: Tensor | None
+    """Which members (indices); None: all, in order."""
+    columns: slice
+    values: tuple[Tensor, ...]
+    """The family's parameters, each (rows, columns)."""
+
+    def of(self, x: Tensor) -> Tensor:
+        """The block of x (members, ..., P)."""
+        return (x if self.rows is None else x[self.rows])[..., self.columns]
+
+    def shaped(self, x: Tensor) -> list[Tensor]:
+        """The parameters with the dimensions of x (members, ..., P)."""
+        return [v.reshape(v.shape[:1] + (1,) * (x.ndim - 2) + v.shape[1:]) for v in self.values]
+
+
+@dataclass(frozen=True)
+class JointPrior:
+    """K priors compiled for a layout: tensors (members, P), split into blocks of one family each."""
+
+    members: int
+    size: int
+    terms: tuple[Term, ...]
+
+    @property
+    def closed(self) -> bool:
+        """Whether the KL from a Normal has a closed form on every coordinate."""
+        return all(term.family.kl is not None for term in self.terms)
+
+    @property
+    def normal(self) -> tuple[Tensor, Tensor] | None:
+        """(loc, scale), each (members, P), if all priors are Normal; else None."""
+        if len(self.terms) == 1 and self.terms[0].family.name == "normal":
+            loc, scale = self.terms[0].values
+            return loc, scale
+        return None
+
+    def log_density(self, theta: Tensor) -> Tensor:
+        """log p(theta): (members, ..., P) -> (members, ...)."""
+        total = theta.new_zeros(theta.shape[:-1])
+        for term in self.terms:
+            block = term.of(theta)
+            total = _add(total, term.family.log_density(block, *term.shaped(block)).sum(-1), term.rows)
+        return total
+
+    def kl(self, mu: Tensor, sigma: Tensor, theta: Tensor | None) -> Tensor:
+        """KL(Normal(mu, sigma) || prior) (members,): closed where it is, else the mean of log q - log p over theta.
+
+        mu, sigma (members, P); theta (members, draws, P) drawn from them, needed where nothing is closed.
+        """
+        total = mu.new_zeros(self.members)
+        for term in self.terms:
+            m, s = term.of(mu), term.of(sigma)
+            if term.family.kl is not None:
+                part = term.family.kl(m, s, *term.values).sum(-1)
+            elif theta is None:
+                raise ValueError(f"the KL to {term.family.name} has no closed form; pass draws")
+            else:
+                t = term.of(theta)
+                p = term.family.log_density(t, *term.shaped(t)).sum(-1).mean(-1)
+                z = (t - m.unsqueeze(1)) / s.unsqueeze(1)
+                entropy = (s.log() + 0.918938533204672742).sum(-1) + 0.5 * z.square().sum(-1).mean(-1)
+                part = -entropy - p
+            total = _add(total, part, term.rows)
+        return total
+
+    def draw(self, seeds: Sequence[int], draws: int) -> Tensor:
+        """theta ~ prior (members, draws, P); member i from the stream of seeds[i]."""
+        values = self.terms[0].values[0]
+        theta = torch.empty(self.members, draws, self.size, device=values.device, dtype=values.dtype)
+        for term in self.terms:
+            rows = range(self.members) if term.rows is None else term.rows.tolist()
+            for i, row in enumerate(rows):
+                source = generator(values.device, seeds[row], "prior", term.columns.start)
+                own = [v[i].expand(draws, -1) for v in term.values]
+                theta[row, :, term.columns] = term.family.draw(source, *own)
+        return theta
+
+    def location(self) -> Tensor:
+        """The centre of every prior (members, P)."""
+        return self._gather("loc")
+
+    def spread(self) -> Tensor:
+        """The scale parameter of every prior (members, P)."""
+        return self._gather("scale")
+
+    def _gather(self, name: str) -> Tensor:
+        values = self.terms[0].values[0]
+        out = torch.empty(self.members, self.size, device=values.device, dtype=values.dtype)
+        for term in self.terms:
+            value = term.values[term.family.parameters.index(name)]
+            if term.rows is None:
+                out[:, term.columns] = value
+            else:
+                out[term.rows, term.columns] = value
+        return out
+
+
+def _add(total: Tensor, part: Tensor, rows: Tensor | None) -> Tensor:
+    return total + part if rows is None else total.index_add(0, rows, part)
+
+
+def compile_priors(
+    priors: Sequence[PriorLike], layout: Layout, *, device: torch.device, dtype: torch.dtype
+) -> JointPrior:
+    """The priors of the members (one each) as tensors for `layout`, neighbours of one family joined to one block."""
+    chosen = [[prior_for(prior, entry.name) for entry in layout.entries] for prior in priors]
+    terms: list[Term] = []
+    # members whose families agree everywhere are one group of rows
+    kinds = [tuple(p.family.name for p in row) for row in chosen]
+    for kind in dict.fromkeys(kinds):
+        rows = [i for i, k in enumerate(kinds) if k == kind]
+        index = None if len(rows) == len(priors) else torch.tensor(rows, device=device)
+        start = 0
+        while start < len(kind):
+            stop = start
+            while stop < len(kind) and kind[stop] == kind[start]:
+                stop += 1
+            family, entries = chosen[rows[0]][start].family, layout.entries[start:stop]
+            columns = slice(entries[0].start, entries[-1].stop)
+            parts = [
+                [chosen[i][start + j].parameters(entry) for j, entry in enumerate(entries)] for i in rows
+            ]
+            values = tuple(
+                torch.stack([torch.cat([p[name] for p in row]) for row in parts]).to(device, dtype)
+                for name in family.parameters
+            )
+            terms.append(Term(family, index, columns, values))
+            start = stop
+    return JointPrior(len(priors), layout.size, tuple(terms))

@@ -1,0 +1,297 @@
+"""Likelihoods: a network factory and a noise model (Step 2 of Algorithm 1). Public as `cbdl.likelihoods`.
+
+A likelihood turns outputs of the network into log densities of targets, and into the numbers that describe the
+predictive distribution. Shapes: outputs (members, draws, batch, *out), targets (batch, *event), noise (members, Q) the
+deterministic parameters of the noise model of each member (Q = 0 for most); log densities (members, draws, batch).
+
+Targets of regression are standardised; `unit` (*event) is what one standardised unit is in the user's units.
+`scale` is a standard deviation in the user's units, everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ._densities import HALF_LOG_2PI
+
+Factory: TypeAlias = Callable[[], nn.Module]
+Scale: TypeAlias = float | Literal["learned", "heteroscedastic"]
+FLOOR = 1e-3
+"""Learned and heteroscedastic scales are at least this part of the targets' spread: the density stays bounded."""
+
+
+class Likelihood:
+    """What all likelihoods share. `space` says what is predicted; S likelihoods must agree on it."""
+
+    net: Factory
+    space: ClassVar[Literal["classes", "real", "counts"]]
+
+    def noise(self, unit: Tensor) -> Tensor:
+        """Initial noise parameters (Q,) of a member."""
+        return unit.new_zeros(0)
+
+    def check(self, y: Tensor) -> None:
+        """A ValueError if the targets (rows, *event) cannot come from this noise model."""
+        raise NotImplementedError
+
+    def check_outputs(self, out: tuple[int, ...], y: Tensor) -> None:
+        """A ValueError if a network with outputs `out` (without the batch) cannot describe the targets."""
+        raise NotImplementedError
+
+    def log_density(self, out: Tensor, y: Tensor, noise: Tensor, unit: Tensor) -> Tensor:
+        """log p(y | out) of the (standardised) targets: (members, draws, batch)."""
+        raise NotImplementedError
+
+    def describe(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor) -> dict[str, Tensor]:
+        """The predictive distribution's numbers in the user's units, each (members, draws, batch, ...).
+
+        Classes: "probs" (..., J). Real: "loc" and "scale" (standard deviation), both (..., *event). Counts: "rate".
+        """
+        raise NotImplementedError
+
+
+# ----------------------------------------------------------------------------------------------- classes
+
+
+def _check_labels(y: Tensor, classes: int | None = None) -> None:
+    if y.ndim != 1:
+        raise ValueError(f"y has shape {tuple(y.shape)}; class labels are one integer a row: (rows,)")
+    if y.is_floating_point() and (y != y.round()).any():
+        at = int((y != y.round()).nonzero()[0])
+        raise ValueError(f"y[{at}] is {y[at].item():g}; class labels are the integers 0, 1, ..., J - 1")
+    if (y < 0).any():
+        at = int((y < 0).nonzero()[0])
+        raise ValueError(f"y[{at}] is {int(y[at])}; class labels start at 0")
+    if classes is not None and (y >= classes).any():
+        at = int((y >= classes).nonzero()[0])
+        raise ValueError(
+            f"y[{at}] is {int(y[at])}, but the network has outputs for {classes} classes (labels 0 to {classes - 1}); "
+            "give it more outputs or number the classes from 0"
+        )
+    if bool((y == y[0]).all()):
+        raise ValueError(f"y holds one class only ({int(y[0])}); a classifier needs at least two")
+
+
+@dataclass(frozen=True)
+class Categorical(Likelihood):
+    """Classes 0, ..., J - 1 with probabilities softmax(network output (batch, J))."""
+
+    net: Factory
+    space: ClassVar[Literal["classes"]] = "classes"
+
+    def check(self, y: Tensor) -> None:
+        _check_labels(y)
+
+    def check_outputs(self, out: tuple[int, ...], y: Tensor) -> None:
+        if len(out) != 1 or out[0] < 2:
+            raise ValueError(
+                f"Categorical: the network's output is (batch, {_dims(out)}); it must be (batch, classes)"
+            )
+        _check_labels(y, out[0])
+
+    def log_density(self, out: Tensor, y: Tensor, noise: Tensor, unit: Tensor) -> Tensor:
+        members, draws, batch, classes = out.shape
+        target = y.expand(members, draws, batch).reshape(-1)
+        return -F.cross_entropy(out.reshape(-1, classes), target, reduction="none").view(
+            members, draws, batch
+        )
+
+    def describe(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor) -> dict[str, Tensor]:
+        return {"probs": out.softmax(-1)}
+
+
+@dataclass(frozen=True)
+class Bernoulli(Likelihood):
+    """Classes 0 and 1; the network's one output (batch,) or (batch, 1) is the log odds of class 1."""
+
+    net: Factory
+    space: ClassVar[Literal["classes"]] = "classes"
+
+    def check(self, y: Tensor) -> None:
+        _check_labels(y, 2)
+
+    def check_outputs(self, out: tuple[int, ...], y: Tensor) -> None:
+        if math.prod(out) != 1:
+            raise ValueError(
+                f"Bernoulli: the network's output is (batch, {_dims(out)}); it must be (batch, 1)"
+            )
+        _check_labels(y, 2)
+
+    def log_density(self, out: Tensor, y: Tensor, noise: Tensor, unit: Tensor) -> Tensor:
+        logit = out.reshape(out.shape[:3])
+        return -F.softplus(torch.where(y == 1, -logit, logit))
+
+    def describe(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor) -> dict[str, Tensor]:
+        one = torch.sigmoid(out.reshape(out.shape[:3]))
+        zero = torch.sigmoid(-out.reshape(out.shape[:3]))
+        return {"probs": torch.stack([zero, one], -1)}
+
+
+# ------------------------------------------------------------------------------------------------- counts
+
+
+@dataclass(frozen=True)
+class Poisson(Likelihood):
+    """Counts with rate exp(network output); any event shape, coordinates independent."""
+
+    net: Factory
+    space: ClassVar[Literal["counts"]] = "counts"
+
+    def check(self, y: Tensor) -> None:
+        bad = (y < 0) | (y != y.round()) if y.is_floating_point() else y < 0
+        if bad.any():
+            at = tuple(bad.nonzero()[0].tolist())
+            raise ValueError(f"y{list(at)} is {y[at].item():g}; Poisson targets are counts 0, 1, 2, ...")
+
+    def check_outputs(self, out: tuple[int, ...], y: Tensor) -> None:
+        _check_size("Poisson", out, y, 1)
+
+    def log_density(self, out: Tensor, y: Tensor, noise: Tensor, unit: Tensor) -> Tensor:
+        rate = out.reshape(out.shape[:2] + y.shape)
+        return _event_sum(y * rate - rate.exp() - torch.lgamma(y + 1), y.ndim)
+
+    def describe(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor) -> dict[str, Tensor]:
+        return {"rate": out.reshape(out.shape[:3] + loc.shape).exp()}
+
+
+# --------------------------------------------------------------------------------------------- real numbers
+
+
+class _LocationScale(Likelihood):
+    """Noise around a location: targets of any event shape, coordinates independent."""
+
+    space: ClassVar[Literal["real"]] = "real"
+    scale: Scale
+
+    def __post_init__(self) -> None:
+        if isinstance(self.scale, str):
+            if self.scale not in ("learned", "heteroscedastic"):
+                raise ValueError(
+                    f'scale is {self.scale!r}; give a standard deviation, "learned" or "heteroscedastic"'
+                )
+        elif not (math.isfinite(self.scale) and self.scale > 0):
+            raise ValueError(f"scale is {self.scale}; a standard deviation is positive and finite")
+
+    def check(self, y: Tensor) -> None:
+        if not y.is_floating_point():
+            raise ValueError(f"y holds {y.dtype}; targets of a regression are real numbers")
+
+    def check_outputs(self, out: tuple[int, ...], y: Tensor) -> None:
+        _check_size(type(self).__name__, out, y, 2 if self.scale == "heteroscedastic" else 1)
+
+    def noise(self, unit: Tensor) -> Tensor:
+        """One log scale per coordinate of the event, in standardised units; it starts at half the spread."""
+        if self.scale != "learned":
+            return unit.new_zeros(0)
+        return unit.new_full((unit.numel(),), math.log(0.5))
+
+    def split(self, out: Tensor, noise: Tensor, event: torch.Size, unit: Tensor) -> tuple[Tensor, Tensor]:
+        """Location and scale (standard deviation), standardised, each broadcastable to (members, draws, batch, *event)."""
+        lead = out.shape[:3]
+        if self.scale == "heteroscedastic":
+            # either the last axis is doubled, (..., 2d), or the flattened event is
+            doubled = len(event) > 0 and out.shape[3:] == event[:-1] + (2 * event[-1],)
+            loc, raw = out.chunk(2, -1) if doubled else out.reshape((*lead, 2, -1)).unbind(3)
+            return loc.reshape(lead + event), FLOOR + F.softplus(raw.reshape(lead + event))
+        loc = out.reshape(lead + event)
+        if self.scale == "learned":
+            scale = FLOOR + noise.exp()
+            return loc, scale.reshape((noise.shape[0], 1, 1) + tuple(event))
+        return loc, self.scale / unit
+
+    def log_density(self, out: Tensor, y: Tensor, noise: Tensor, unit: Tensor) -> Tensor:
+        loc, scale = self.split(out, noise, y.shape[1:], unit)
+        return _event_sum(self.standard((y - loc) / scale) - scale.log(), y.ndim)
+
+    def describe(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor) -> dict[str, Tensor]:
+        centre, scale = self.split(out, noise, loc.shape, unit)
+        return {"loc": loc + unit * centre, "scale": (unit * scale).expand_as(centre)}
+
+    def standard(self, z: Tensor) -> Tensor:
+        """log density of the noise with mean 0 and standard deviation 1."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Normal(_LocationScale):
+    """Normal noise around the network's output, coordinates independent: any event shape.
+
+    `scale`: a number (the standard deviation, in the targets' units), "learned" (one number per coordinate, by maximum
+    likelihood along with the posterior), or "heteroscedastic" (the network has twice the outputs; the second half are
+    scales before softplus).
+    """
+
+    net: Factory
+    scale: Scale = "learned"
+
+    def standard(self, z: Tensor) -> Tensor:
+        return -0.5 * z.square() - HALF_LOG_2PI
+
+
+@dataclass(frozen=True)
+class Laplace(_LocationScale):
+    """Laplace noise with standard deviation `scale` (see Normal for its kinds)."""
+
+    net: Factory
+    scale: Scale = "learned"
+
+    def standard(self, z: Tensor) -> Tensor:
+        return -math.sqrt(2) * z.abs() - 0.5 * math.log(2)
+
+
+@dataclass(frozen=True)
+class StudentT(_LocationScale):
+    """Student t noise with `df` > 2 degrees of freedom and standard deviation `scale` (see Normal for its kinds)."""
+
+    net: Factory
+    df: float = 4.0
+    scale: Scale = "learned"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (math.isfinite(self.df) and self.df > 2):
+            raise ValueError(f"df is {self.df:g}; a standard deviation exists for df > 2 only")
+
+    def standard(self, z: Tensor) -> Tensor:
+        df = self.df
+        constant = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(math.pi * (df - 2))
+        return constant - (df + 1) / 2 * torch.log1p(z.square() / (df - 2))
+
+
+# ------------------------------------------------------------------------------------------------- shared
+
+
+def _event_sum(x: Tensor, target_dims: int) -> Tensor:
+    """The sum over the event: (members, draws, batch, *event) -> (members, draws, batch)."""
+    return x.flatten(3).sum(3) if target_dims > 1 else x
+
+
+def _dims(out: tuple[int, ...]) -> str:
+    return ", ".join(map(str, out))
+
+
+def _check_size(name: str, out: tuple[int, ...], y: Tensor, times: int) -> None:
+    event = tuple(y.shape[1:])
+    if math.prod(out) != times * math.prod(event):
+        wanted = f"{math.prod(event)}" if times == 1 else f"2 x {math.prod(event)}"
+        raise ValueError(
+            f"{name}: the network gives {math.prod(out)} numbers a row (output (batch, {_dims(out)})); targets of shape "
+            f"(rows{''.join(f', {n}' for n in event)}) need {wanted}"
+        )
+
+
+def agree(likelihoods: tuple[Likelihood, ...]) -> None:
+    """A ValueError unless all likelihoods predict the same space."""
+    for s, other in enumerate(likelihoods):
+        if other.space != likelihoods[0].space:
+            raise ValueError(
+                f"likelihoods[{s}] predicts {other.space}, likelihoods[0] predicts {likelihoods[0].space}; "
+                "all must predict the same space"
+            )

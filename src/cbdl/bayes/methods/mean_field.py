@@ -1,0 +1,268 @@
+"""Mean-field variational inference: an independent Normal for every parameter (Section 3, Step 3).
+
+The objective of every member is exactly mean NLL + T KL(q || prior) / N, with N the number of training rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .._densities import HALF_LOG_2PI
+from .._random import NormalStream, generator
+from ..cohort import Cohort
+from ..data import Batch, Data
+from ..forward import Buffers
+from ..train import Plan, Record, Run, train
+from .divergences import KL, Divergence
+
+
+@dataclass(frozen=True)
+class MeanField:
+    """Settings of mean-field variational inference."""
+
+    epochs: int = 50
+    batch_size: int = 128
+    lr: float = 1e-3
+    draws: int | None = None
+    """Draws of the parameters a step; None: 1 for KL, 8 for the other divergences."""
+    antithetic: bool = False
+    """Draws in pairs mu + sigma eps, mu - sigma eps."""
+    temperature: float = 1.0
+    warmup: float = 0.0
+    """Share of the steps in which the weight of the KL rises from 0 to its value."""
+    divergence: Divergence = KL()
+    schedule: Literal["constant", "cosine"] = "cosine"
+    clip: float | None = None
+    patience: int | None = None
+    start: Literal["network", "prior"] = "network"
+    """Where the means start: at the network's own initialisation, or at the centres of the priors."""
+    initial_scale: float = 0.01
+    """Standard deviation that every parameter starts with."""
+    validation_draws: int = 8
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.temperature) and self.temperature > 0):
+            raise ValueError(f"temperature is {self.temperature}; it must be positive (1: Bayes' rule)")
+        if not 0 <= self.warmup <= 1:
+            raise ValueError(f"warmup is {self.warmup}; it is a share of the steps, between 0 and 1")
+        if not (math.isfinite(self.initial_scale) and self.initial_scale > 0):
+            raise ValueError(f"initial_scale is {self.initial_scale}; it must be positive")
+        least = self.divergence.least_draws
+        if self.draws is not None and (self.draws < least or int(self.draws) != self.draws):
+            raise ValueError(f"draws is {self.draws}; {self.divergence} needs at least {least}")
+        if self.antithetic and self.number % 2:
+            raise ValueError(f"draws is {self.number}; antithetic draws come in pairs, give an even number")
+        self.plan  # noqa: B018  its own checks
+
+    @property
+    def number(self) -> int:
+        """Draws a step."""
+        if self.draws is not None:
+            return self.draws
+        return (2 if self.antithetic else 1) if isinstance(self.divergence, KL) else 8
+
+    @property
+    def plan(self) -> Plan:
+        return Plan(self.epochs, self.batch_size, self.lr, self.schedule, self.clip, self.patience)
+
+    def fit(self, cohort: Cohort, data: Data, run: Run) -> MeanFieldPosterior:
+        """The posteriors of all members of the cohort, trained together."""
+        trainee = _Objective(self, cohort, data)
+        record = train(trainee, data, self.plan, run, {**cohort.fingerprint(), "method": repr(self)})
+        return trainee.posterior(record)
+
+    def from_state(self, cohort: Cohort, state: dict[str, Tensor]) -> MeanFieldPosterior:
+        """The posterior that `state()` of another one describes."""
+        buffers = {n.removeprefix("buffer."): b for n, b in state.items() if n.startswith("buffer.")}
+        return MeanFieldPosterior(cohort.seeds, state["mu"], state["rho"], state["noise"], buffers)
+
+
+@dataclass(frozen=True)
+class MeanFieldPosterior:
+    """Normal(mu, softplus(rho)) for every parameter of every member: mu, rho (members, P)."""
+
+    seeds: tuple[int, ...]
+    mu: Tensor
+    rho: Tensor
+    noise: Tensor
+    buffers: Buffers
+    record: Record | None = None
+
+    @property
+    def sigma(self) -> Tensor:
+        """Standard deviations (members, P)."""
+        return F.softplus(self.rho)
+
+    def sample(self, draws: int, seed: int = 0) -> Tensor:
+        """theta (members, draws, P)."""
+        eps = [
+            torch.randn(
+                (draws, self.mu.shape[1]),
+                generator=generator(self.mu.device, own, "sample", seed),
+                device=self.mu.device,
+                dtype=self.mu.dtype,
+            )
+            for own in self.seeds
+        ]
+        return self.mu.unsqueeze(1) + self.sigma.unsqueeze(1) * torch.stack(eps)
+
+    def kl(self, cohort: Cohort, draws: int = 32) -> Tensor:
+        """KL(q || prior) of every member (members,), by draws where no closed form exists."""
+        theta = None if cohort.prior.closed else self.sample(draws, seed=-1)
+        return cohort.prior.kl(self.mu, self.sigma, theta)
+
+    def state(self) -> dict[str, Tensor]:
+        return {
+            "mu": self.mu,
+            "rho": self.rho,
+            "noise": self.noise,
+            **{f"buffer.{n}": b for n, b in self.buffers.items()},
+        }
+
+
+class _Objective:
+    """mean NLL + T KL / N (or the loss of another divergence) of every member, with its gradient."""
+
+    def __init__(self, settings: MeanField, cohort: Cohort, data: Data) -> None:
+        self.settings, self.cohort = settings, cohort
+        self.size = cohort.layout.size
+        self.total = data.size
+        start = cohort.initial if settings.start == "network" else cohort.prior.location()
+        rho = torch.full_like(start, math.log(math.expm1(settings.initial_scale)))
+        self.variables = torch.cat([start, rho, cohort.initial_noise], 1)
+        self.buffers = {n: b.clone() for n, b in cohort.initial_buffers.items()}
+        self.gradients = torch.empty_like(self.variables)
+        self.stream = NormalStream(
+            cohort.seeds,
+            settings.number,
+            self.size,
+            antithetic=settings.antithetic,
+            device=start.device,
+            dtype=start.dtype,
+        )
+
+    @property
+    def parts(self) -> tuple[Tensor, Tensor, Tensor]:
+        """mu, rho (members, P) and noise (members, Q): views of the variables."""
+        p = self.size
+        return self.variables[:, :p], self.variables[:, p : 2 * p], self.variables[:, 2 * p :]
+
+    def gradient(self, batch: Batch, step: int, steps: int) -> tuple[Tensor, Tensor]:
+        mu, rho, noise = self.parts
+        eps = self.stream(step)
+        sigma = F.softplus(rho)
+        theta = torch.addcmul(mu.unsqueeze(1), sigma.unsqueeze(1), eps)
+        weight = self._kl_weight(step, steps)
+        if isinstance(self.settings.divergence, KL):
+            loss, by_mu, by_sigma, by_noise = self._kl(batch, theta, eps, mu, sigma, noise, weight, step)
+        else:
+            loss, by_mu, by_sigma, by_noise = self._other(batch, theta, eps, sigma, noise, weight, step)
+        p, g = self.size, self.gradients
+        g[:, :p] = by_mu
+        torch.mul(by_sigma, -torch.expm1(-sigma), out=g[:, p : 2 * p])  # d sigma / d rho = 1 - exp(-sigma)
+        g[:, 2 * p :] = by_noise
+        return loss, g
+
+    def _kl_weight(self, step: int, steps: int) -> float:
+        """T / N, smaller during the warm-up."""
+        full = self.settings.temperature / self.total
+        rising = self.settings.warmup * steps
+        return full * min(1.0, (step + 1) / rising) if rising > 0 else full
+
+    def _kl(
+        self,
+        batch: Batch,
+        theta: Tensor,
+        eps: Tensor,
+        mu: Tensor,
+        sigma: Tensor,
+        noise: Tensor,
+        weight: float,
+        step: int,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        cohort, draws = self.cohort, theta.shape[1]
+        nll, by_theta, by_noise = cohort.forward.gradient(
+            theta,
+            noise,
+            batch.x,
+            self.buffers,
+            lambda out, own: cohort.score(batch, out, own),
+            lambda seen, rows: torch.full_like(seen, 1 / draws),
+            step,
+        )
+        if draws == 1:
+            by_mu, by_sigma = by_theta[:, 0], by_theta[:, 0] * eps[:, 0]
+        else:
+            by_mu, by_sigma = by_theta.sum(1), (by_theta * eps).sum(1)
+        normal = cohort.prior.normal
+        if normal is not None:
+            loc, scale = normal
+            # the derivatives of the closed KL, without a graph
+            precision = self._precision(scale, weight)
+            by_mu = torch.addcmul(by_mu, mu - loc, precision)
+            by_sigma = torch.addcmul(by_sigma, sigma, precision).sub_(sigma.reciprocal(), alpha=weight)
+            return nll.mean(1), by_mu, by_sigma, by_noise
+        kl, more_mu, more_sigma = self._kl_by_graph(mu, sigma, eps)
+        return nll.mean(1) + weight * kl, by_mu + weight * more_mu, by_sigma + weight * more_sigma, by_noise
+
+    def _precision(self, scale: Tensor, weight: float) -> Tensor:
+        if getattr(self, "_known", None) != weight:
+            self._known, self._value = weight, weight / scale.square()
+        return self._value
+
+    def _kl_by_graph(self, mu: Tensor, sigma: Tensor, eps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        with torch.enable_grad():
+            m, s = mu.detach().requires_grad_(), sigma.detach().requires_grad_()
+            theta = None if self.cohort.prior.closed else m.unsqueeze(1) + s.unsqueeze(1) * eps
+            kl = self.cohort.prior.kl(m, s, theta)
+            by_mu, by_sigma = torch.autograd.grad(kl.sum(), (m, s))
+        return kl.detach(), by_mu, by_sigma
+
+    def _other(
+        self, batch: Batch, theta: Tensor, eps: Tensor, sigma: Tensor, noise: Tensor, weight: float, step: int
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The loss T / N * bound: its derivative by theta_d is the draw's weight times that of -log ratio_d."""
+        cohort, divergence = self.cohort, self.settings.divergence
+        with torch.enable_grad():
+            leaf = theta.detach().requires_grad_()
+            log_prior = cohort.prior.log_density(leaf)
+            (by_prior,) = torch.autograd.grad(log_prior.sum(), leaf)
+        entropy = (sigma.log().unsqueeze(1) + 0.5 * eps.square()).sum(-1) + HALF_LOG_2PI * self.size
+        inner = log_prior.detach() + entropy  # log p(theta) - log q(theta)
+
+        def ratio(nll: Tensor, rows: slice) -> Tensor:
+            return inner[rows] - nll / weight
+
+        nll, by_theta, by_noise = cohort.forward.gradient(
+            theta,
+            noise,
+            batch.x,
+            self.buffers,
+            lambda out, own: cohort.score(batch, out, own),
+            lambda seen, rows: divergence.weights(ratio(seen, rows)),
+            step,
+        )
+        ratios = ratio(nll, slice(None))
+        w = divergence.weights(ratios).unsqueeze(-1)
+        total = by_theta - weight * w * by_prior
+        # log q(theta_d) = -log sigma - eps^2 / 2: through theta it is constant, by sigma it is -1 / sigma
+        by_sigma = (total * eps).sum(1) - weight * w.sum(1) / sigma
+        return weight * divergence.loss(ratios), total.sum(1), by_sigma, by_noise
+
+    def validate(self, data: Data) -> Tensor:
+        """Minus the validation ELBO per row: mean NLL + T KL / N, with fixed draws so that epochs compare."""
+        posterior = self.posterior(None)
+        theta = posterior.sample(self.settings.validation_draws, seed=-2)
+        nll = self.cohort.mean_nll(theta, posterior.noise, self.buffers, data).mean(1)
+        return nll + self.settings.temperature / self.total * posterior.kl(self.cohort)
+
+    def posterior(self, record: Record | None) -> MeanFieldPosterior:
+        mu, rho, noise = (x.clone() for x in self.parts)
+        buffers = {n: b.clone() for n, b in self.buffers.items()}
+        return MeanFieldPosterior(self.cohort.seeds, mu, rho, noise, buffers, record)

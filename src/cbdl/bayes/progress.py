@@ -1,0 +1,93 @@
+"""What a person sees while a cohort trains: a bar at a terminal, one plain line every few seconds elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+EVERY = 5.0
+"""Seconds between two plain lines."""
+
+
+class Progress(Protocol):
+    def update(self, step: int, epoch: int, loss: float) -> None: ...
+
+    def due(self) -> bool:
+        """Whether an update would be shown now; losses are fetched from the device only then."""
+        ...
+
+
+class Silent:
+    def update(self, step: int, epoch: int, loss: float) -> None:
+        return
+
+    def due(self) -> bool:
+        return False
+
+
+class Lines:
+    """One line on stderr every few seconds."""
+
+    def __init__(self, label: str, steps: int, epochs: int) -> None:
+        self.label, self.steps, self.epochs = label, steps, epochs
+        self.start = self.last = time.monotonic()
+        self.first: int | None = None
+
+    def due(self) -> bool:
+        return time.monotonic() - self.last >= EVERY
+
+    def update(self, step: int, epoch: int, loss: float) -> None:
+        now = time.monotonic()
+        first = self.first = step if self.first is None else self.first
+        left = (now - self.start) / max(1, step - first) * (self.steps - step)
+        rest = f", about {left:.0f} s left" if step > first else ""
+        print(
+            f"{self.label}: step {step} of {self.steps}, epoch {epoch + 1} of {self.epochs}, loss {loss:.4f}{rest}",
+            file=sys.stderr,
+            flush=True,
+        )
+        self.last = now
+
+
+class Bar:
+    """A rich progress bar on stderr."""
+
+    def __init__(self, label: str, steps: int, epochs: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+
+        self.epochs = epochs
+        self.bar = RichProgress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[state]}"),
+            console=Console(stderr=True),
+        )
+        self.task = self.bar.add_task(label, total=steps, state="")
+        self.last = 0.0
+
+    def due(self) -> bool:
+        return time.monotonic() - self.last >= 0.1
+
+    def update(self, step: int, epoch: int, loss: float) -> None:
+        self.bar.update(self.task, completed=step, state=f"epoch {epoch + 1}/{self.epochs} loss {loss:.4f}")
+        self.last = time.monotonic()
+
+
+@contextmanager
+def progress(verbose: bool, label: str, steps: int, epochs: int) -> Iterator[Progress]:
+    """The progress display that fits where stderr goes."""
+    if not verbose:
+        yield Silent()
+    elif sys.stderr.isatty():
+        bar = Bar(label, steps, epochs)
+        with bar.bar:
+            yield bar
+    else:
+        yield Lines(label, steps, epochs)

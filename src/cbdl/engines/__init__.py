@@ -1,0 +1,1 @@
+"""Where cohorts are trained: in this process, in local processes, on a Ray cluster."""

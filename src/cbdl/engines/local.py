@@ -1,0 +1,100 @@
+"""The default engine: cohorts one after the other in this process, all members of a cohort at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from ..bayes.checkpoint import Checkpoint
+from ..bayes.cohort import Cohort, Member, Posterior
+from ..bayes.data import Data
+from ..bayes.forward import Way
+from ..bayes.likelihoods import Likelihood
+from ..bayes.priors import PriorLike
+from ..bayes.train import Run
+
+
+class Method(Protocol):
+    """An inference method: settings with a verb."""
+
+    def fit(self, cohort: Cohort, data: Data, run: Run) -> Posterior: ...
+
+
+@dataclass(frozen=True)
+class Task:
+    """One cohort, or a group of its members, to be trained anywhere: everything but the data."""
+
+    priors: tuple[PriorLike, ...]
+    likelihood: Likelihood
+    s: int
+    members: tuple[Member, ...]
+    seed: int = 0
+    trainable: tuple[str, ...] | None = None
+    way: Way | None = None
+
+    @property
+    def name(self) -> str:
+        """A file name for this group of members."""
+        ks = [str(m.k) for m in self.members]
+        return f"likelihood-{self.s}-priors-{'-'.join(ks) if len(ks) <= 8 else ks[0] + '-to-' + ks[-1]}"
+
+    def cohort(self, data: Data) -> Cohort:
+        return Cohort.of(
+            self.priors,
+            self.likelihood,
+            data,
+            seed=self.seed,
+            s=self.s,
+            members=self.members,
+            trainable=self.trainable,
+            way=self.way,
+        )
+
+
+def tasks(
+    priors: Sequence[PriorLike],
+    likelihoods: Sequence[Likelihood],
+    *,
+    seed: int = 0,
+    trainable: Sequence[str] | None = None,
+) -> list[Task]:
+    """One task for each likelihood, with all K members."""
+    return [
+        Task(
+            tuple(priors),
+            likelihood,
+            s,
+            tuple(Member.of(seed, k, s) for k in range(len(priors))),
+            seed,
+            None if trainable is None else tuple(trainable),
+        )
+        for s, likelihood in enumerate(likelihoods)
+    ]
+
+
+def run_for(task: Task, run: Run, directory: Path | str | None, every_seconds: float = 60.0) -> Run:
+    """`run` with the label and the checkpoint file of `task`."""
+    label = f"likelihood {task.s}, {len(task.members)} members"
+    if directory is None:
+        return replace(run, label=label, seed=task.seed)
+    point = Checkpoint(Path(directory) / f"{task.name}.safetensors", every_seconds)
+    return replace(run, label=label, seed=task.seed, checkpoint=point)
+
+
+def fit(
+    todo: Sequence[Task],
+    data: Data,
+    method: Method,
+    run: Run,
+    *,
+    checkpoint_dir: Path | str | None = None,
+    every_seconds: float = 60.0,
+) -> list[tuple[Cohort, Posterior]]:
+    """Train every task; one (cohort, posterior) each, in order. All cohorts are built, and so checked, before any trains."""
+    cohorts = [task.cohort(data) for task in todo]
+    return [
+        (cohort, method.fit(cohort, data, run_for(task, run, checkpoint_dir, every_seconds)))
+        for task, cohort in zip(todo, cohorts, strict=True)
+    ]
