@@ -1,8 +1,8 @@
 """Many small symmetric positive systems at once: Cholesky with the batch as the last dimension.
 
 Rounding can make a matrix that is positive in theory indefinite in practice (equal extremes, weights at the
-boundary). A pivot is therefore never smaller than a rounding error of its diagonal, which perturbs the step of
-an iteration and never stops it.
+boundary). A pivot is therefore never smaller than a rounding error of its diagonal, which perturbs the step
+of an iteration and never stops it.
 """
 
 from __future__ import annotations

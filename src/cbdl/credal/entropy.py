@@ -1,0 +1,207 @@
+"""Entropy of one distribution and of a whole credal set (paper, section 2.3 and appendix "bounds_entropy").
+
+The lower entropy of a hull is attained at an extreme. The upper entropy, which the paper only brackets, is a
+concave maximum over the mixture weights; it is solved here to a certificate. All in nats.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cbdl.credal._batch import in_chunks
+from cbdl.credal._border import Array
+from cbdl.credal._optimum import Optimum
+from cbdl.credal._simplex import minimise
+
+_TINY = torch.finfo(torch.float64).tiny
+
+_MANY = 40
+"""From this many outcomes on, one matrix product per set is faster than a loop over outcomes."""
+
+_CHUNK = 1 << 25
+"""Bytes of a chunk: small enough for the cache, large enough to hide the cost of a call."""
+
+
+def entropy(p: Tensor) -> Tensor:
+    """(...,): H(p) = -sum_y p(y) log p(y) of every row of `p` (..., J), with 0 log 0 = 0.
+
+    >>> entropy(torch.tensor([[0.5, 0.5], [1.0, 0.0]], dtype=torch.float64))
+    tensor([0.6931, 0.0000], dtype=torch.float64)
+    """
+    terms: Tensor = torch.special.entr(p)
+    return terms.sum(-1)
+
+
+def upper_entropy(P: Tensor, weights: Tensor | None = None) -> Optimum:
+    """max over beta in the simplex of H(q), q = sum_j beta_j P_j, for every set of `P` (B, m, J).
+
+    With `weights` (B, J), P holds densities at nodes and H(q) = -sum_n w_n q_n log q_n.
+
+    The gap is max_j CE(P_j, q) - sum_j beta_j CE(P_j, q) >= max H - H(q), where CE(p, q) = -sum_n w_n p_n
+    log q_n (plus a constant, for quadrature weights under which the P_j do not quite sum to 1): the tangent
+    plane of the concave H lies above it. Paper: proposition "gen_entr_lem", whose bound this makes exact.
+
+    >>> P = torch.tensor([[[0.9, 0.1], [0.2, 0.8]]], dtype=torch.float64)
+    >>> best = upper_entropy(P)
+    >>> best.value, best.weights.round(decimals=4), bool(best.gap < 1e-9)
+    (tensor([0.6931], dtype=torch.float64), tensor([[0.4286, 0.5714]], dtype=torch.float64), True)
+    """
+    m, J = P.shape[1:]
+    value, gap, beta = in_chunks(
+        _maximise,
+        *((P,) if weights is None else (P, weights)),
+        per_set=8 * (4 * m * J + 4 * m * m),
+        memory=_CHUNK,
+    )
+    return Optimum(value, gap, beta, torch.zeros_like(value))
+
+
+def _maximise(P: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    B, m, J = P.shape
+    objective = (_FewOutcomes if J < _MANY else _ManyOutcomes)(P, weights)
+    best = minimise(objective, B, m, device=P.device)
+    return -best.value, best.gap, best.point
+
+
+class _FewOutcomes:
+    """-H(beta P), its gradient sum_n w_n p_n (log q_n + 1) and Hessian sum_n w_n p_n p_n^T / q_n.
+
+    Outcomes first, sets last: a loop over the outcomes, each operation over all sets.
+    """
+
+    def __init__(self, P: Tensor, weights: Tensor | None) -> None:
+        self.all = P.permute(2, 1, 0).contiguous()
+        self.all_weights = None if weights is None else weights.T.contiguous()
+        self.rows: Tensor | None = None
+
+    def __call__(self, beta: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        if rows is not self.rows:
+            self._gather(rows)
+        P, w = self.P, self.weights
+        q, log_q = _mixture((P * beta.T.contiguous()).sum(1))
+        share = q * log_q
+        slope, root = log_q + 1, q.rsqrt()
+        if w is not None:
+            share, slope, root = share * w, slope * w, root * w.sqrt()
+        gradient = torch.zeros_like(P[0])
+        hessian = gradient.new_zeros(P.shape[1], *gradient.shape)
+        for p, s, r in zip(P, slope, root, strict=True):
+            gradient.addcmul_(p, s)
+            scaled = p * r
+            hessian.addcmul_(scaled[:, None], scaled[None])
+        return share.sum(0), gradient.T, hessian.permute(2, 0, 1)
+
+    def _gather(self, rows: Tensor) -> None:
+        everything = rows.shape[0] == self.all.shape[-1]
+        self.rows = rows
+        self.P = self.all if everything else self.all[..., rows]
+        self.weights = self.all_weights
+        if self.weights is not None and not everything:
+            self.weights = self.weights[:, rows]
+
+
+class _ManyOutcomes:
+    """The same function by one matrix product per set."""
+
+    def __init__(self, P: Tensor, weights: Tensor | None) -> None:
+        self.all, self.all_weights = P, weights
+        self.rows: Tensor | None = None
+
+    def __call__(self, beta: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        if rows is not self.rows:
+            everything = rows.shape[0] == self.all.shape[0]
+            self.rows, self.P = rows, self.all if everything else self.all[rows]
+            self.weights = None if self.all_weights is None else self.all_weights[rows]
+        P, w = self.P, self.weights
+        q, log_q = _mixture(torch.bmm(beta[:, None], P)[:, 0])
+        share = q * log_q
+        slope, root = log_q + 1, q.rsqrt()
+        if w is not None:
+            share, slope, root = share * w, slope * w, root * w.sqrt()
+        scaled = P * root[:, None]
+        return share.sum(-1), torch.bmm(P, slope[..., None])[..., 0], torch.bmm(scaled, scaled.mT)
+
+
+def _mixture(q: Tensor) -> tuple[Tensor, Tensor]:
+    """q and log q, both finite: where q vanishes all P_j do (or nearly), and the terms come out as 0."""
+    q = q.clamp_min(_TINY)
+    return q, q.log()
+
+
+def entropy_bounds(P: Tensor) -> tuple[Tensor, Tensor]:
+    """(...,) twice: H(lower P) and H(upper P), which enclose all entropies of the hull of `P` (..., m, J).
+
+    H(lower P) = -sum_y lowerP(y) log upperP(y),    H(upper P) = -sum_y upperP(y) log lowerP(y),
+
+    the second infinite if some class is possible under one extreme and impossible under another. Paper:
+    theorem "thm_rem_bounds_entropy", countable case. They need no optimisation but are loose.
+    """
+    lower, upper = P.amin(-2), P.amax(-2)
+    return -torch.special.xlogy(lower, upper).sum(-1), -torch.special.xlogy(upper, lower).sum(-1)
+
+
+@dataclass(frozen=True)
+class AveragedUncertainty:
+    """The usual split for one averaged distribution, for comparison. All fields have the batch shape.
+
+    total:              H(sum_j w_j P_j)
+    expected_entropy:   sum_j w_j H(P_j), read as aleatoric
+    mutual_information: total - expected_entropy, read as epistemic
+    """
+
+    total: Array
+    expected_entropy: Array
+    mutual_information: Array
+
+
+def averaged_entropies(P: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """(...,) twice: H(sum_j w_j P_j) and sum_j w_j H(P_j), for `P` (..., m, J) and `weights` (..., m)."""
+    mean = (weights.unsqueeze(-2) @ P).squeeze(-2)
+    return entropy(mean), (weights * entropy(P)).sum(-1)
+
+
+def reference_entropy(
+    name: str, *, scale: float | None = None, df: float | None = None, classes: int | None = None
+) -> float:
+    """The entropy in nats of a well-known distribution: a value for `phi` in `abstain` (paper: "alea_check").
+
+    "normal" (scale), "student-t" (df, scale), "cauchy" (scale), "uniform" (classes). `scale` is 1 by default.
+
+    >>> round(reference_entropy("normal", scale=2.0), 4), round(reference_entropy("uniform", classes=10), 4)
+    (2.1121, 2.3026)
+    """
+    needs = {"normal": {"scale"}, "student-t": {"df", "scale"}, "cauchy": {"scale"}, "uniform": {"classes"}}
+    if name not in needs:
+        raise ValueError(f"name is {name!r}; give one of {', '.join(map(repr, needs))}")
+    given = {"scale": scale, "df": df, "classes": classes}
+    for parameter, number in given.items():
+        if number is None and parameter in needs[name] and parameter != "scale":
+            raise ValueError(f"{name!r} needs {parameter}; give reference_entropy({name!r}, {parameter}=...)")
+        if number is not None and parameter not in needs[name]:
+            raise ValueError(f"{parameter} means nothing for {name!r}; it takes {sorted(needs[name])}")
+        if number is not None and not 0 < number < math.inf:
+            raise ValueError(f"{parameter} is {number}; it must be a positive finite number")
+    if classes is not None:
+        if classes != int(classes):
+            raise ValueError(f"classes is {classes}; it must be a whole number")
+        return math.log(classes)
+    unit = {"normal": _NORMAL, "cauchy": math.log(4 * math.pi)}
+    return math.log(1.0 if scale is None else scale) + (unit[name] if df is None else _student_t(df))
+
+
+_NORMAL = 0.5 * math.log(2 * math.pi * math.e)
+
+
+def _student_t(df: float) -> float:
+    """(n + 1)/2 (psi((n + 1)/2) - psi(n/2)) + log(sqrt(n) B(n/2, 1/2)), n = df."""
+    if df > 200:
+        # The terms above grow and cancel; the series in 1/n does not.
+        return _NORMAL + 1 / df + 1 / (4 * df**2) - 1 / (6 * df**3) - 1 / (8 * df**4)
+    half = torch.tensor([(df + 1) / 2, df / 2], dtype=torch.float64)
+    slope = float(torch.digamma(half).diff().neg())
+    log_beta = math.lgamma(df / 2) + math.lgamma(0.5) - math.lgamma((df + 1) / 2)
+    return (df + 1) / 2 * slope + 0.5 * math.log(df) + log_beta
