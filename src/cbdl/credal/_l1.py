@@ -26,10 +26,13 @@ RELATIVE, ABSOLUTE = 1e-12, 1e-15
 common value (a member of the hull) and roots are taken of it, hence the strict second number."""
 
 
-def least_deviation(A: Tensor, b: Tensor, weights: Tensor | None = None) -> Optimum:
+def least_deviation(
+    A: Tensor, b: Tensor, weights: Tensor | None = None, *, level: float | None = None
+) -> Optimum:
     """min over beta in the simplex of sum_n w_n |(beta A)_n - b_n|, for A (B, m, N), b (B, N), w (B, N) >= 0.
 
-    The optimum is at most `value` and at least `value - gap` (a feasible point of the dual).
+    The optimum is at most `value` and at least `value - gap` (a feasible point of the dual). With `level`, a
+    set is also done once it is proved on which side of `level` its optimum lies.
 
     >>> A = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]], dtype=torch.float64)
     >>> round(least_deviation(A, torch.tensor([[0.5, 0.2]], dtype=torch.float64)).value.item(), 12)
@@ -37,15 +40,16 @@ def least_deviation(A: Tensor, b: Tensor, weights: Tensor | None = None) -> Opti
     """
     if weights is not None:
         A, b = A * weights.unsqueeze(-2), b * weights
-    value, gap, beta = in_chunks(_solve, A, b, per_set=8 * (4 * A.shape[-2] + 24) * A.shape[-1])
+    levels = A.new_full(A.shape[:1], torch.nan if level is None else level)
+    value, gap, beta = in_chunks(_solve, A, b, levels, per_set=8 * (4 * A.shape[-2] + 24) * A.shape[-1])
     return Optimum(value, gap, beta, torch.zeros_like(value))
 
 
-def _solve(A: Tensor, b: Tensor) -> tuple[Tensor, ...]:
+def _solve(A: Tensor, b: Tensor, level: Tensor) -> tuple[Tensor, ...]:
     size = torch.maximum(A.abs().sum(-1).amax(-1), b.abs().sum(-1))
     size = torch.where(size > 0, size, 1.0)
     A, b = A / size[:, None, None], b / size[:, None]
-    value, bound, beta = _interior_point(A, b)
+    value, bound, beta = _interior_point(A, b, level / size)
     return value * size, (value - bound).clamp_min(0) * size, beta
 
 
@@ -91,7 +95,9 @@ def _start(A: Tensor, b: Tensor) -> _Point:
     )  # fmt: skip
 
 
-def _interior_point(A: Tensor, b: Tensor, *, max_steps: int = 100) -> tuple[Tensor, Tensor, Tensor]:
+def _interior_point(
+    A: Tensor, b: Tensor, level: Tensor, *, max_steps: int = 100
+) -> tuple[Tensor, Tensor, Tensor]:
     """The best value, the best bound and the best weights seen."""
     batch = A.shape[0]
     point = _start(A, b)
@@ -111,6 +117,7 @@ def _interior_point(A: Tensor, b: Tensor, *, max_steps: int = 100) -> tuple[Tens
         gap = value[rows] - bound[rows]
         idle[rows] = torch.where(gap < 0.9 * before, 0, idle[rows] + 1)
         left = (gap > RELATIVE * value[rows] + ABSOLUTE) & (idle[rows] < PATIENCE) & torch.isfinite(now)
+        left &= ~((value[rows] <= level[rows]) | (bound[rows] > level[rows]))
         if not left.any():
             break
         if not left.all():

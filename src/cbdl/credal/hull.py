@@ -37,7 +37,7 @@ def _extreme(P: Tensor, tolerance: float) -> Tensor:
     open_ = rivals & ~kept
     if open_.any():
         others = rivals.unsqueeze(1) & ~torch.eye(P.shape[1], dtype=torch.bool, device=P.device)
-        kept = kept | (open_ & (_deviation(P, open_, others) > tolerance))
+        kept = kept | (open_ & (_deviation(P, open_, others, tolerance) > tolerance))
     return _completed(P, rivals, kept, tolerance)
 
 
@@ -50,7 +50,7 @@ def _completed(P: Tensor, rivals: Tensor, kept: Tensor, tolerance: float) -> Ten
     waiting = rivals & ~kept
     while waiting.any():
         reference = kept.unsqueeze(1).expand(-1, P.shape[1], -1)
-        far = _deviation(P, waiting, reference)
+        far = _deviation(P, waiting, reference, tolerance)
         waiting = waiting & (far > tolerance)
         worst = torch.nn.functional.one_hot(far.argmax(-1), P.shape[1]).to(torch.bool) & waiting
         kept, waiting = kept | worst, waiting & ~worst
@@ -89,10 +89,11 @@ def _furthest(P: Tensor, rivals: Tensor, tolerance: float) -> Tensor:
     return torch.maximum(lead, own - rest.amax(-1)) > margin
 
 
-def _deviation(P: Tensor, which: Tensor, others: Tensor) -> Tensor:
+def _deviation(P: Tensor, which: Tensor, others: Tensor, level: float) -> Tensor:
     """(B, m): for elements in `which`, the L1 distance to the hull of their `others` (B, m, m); 0 elsewhere.
 
-    An element without others is infinitely far. Unwanted rows become copies of a wanted one: the same hull.
+    Rough, but on the right side of `level`. An element without others is infinitely far. Unwanted rows become
+    copies of a wanted one: the same hull.
     """
     distance = torch.zeros(which.shape, dtype=P.dtype, device=P.device)
     sets, element = (which & others.any(-1)).nonzero(as_tuple=True)
@@ -100,14 +101,14 @@ def _deviation(P: Tensor, which: Tensor, others: Tensor) -> Tensor:
         wanted = others[sets, element]
         first = wanted.to(torch.int8).argmax(-1, keepdim=True)
         index = torch.where(wanted, torch.arange(P.shape[1], device=P.device), first)
-        distance[sets, element] = _in_parts(P, sets, index, P[sets, element])
+        distance[sets, element] = _in_parts(P, sets, index, P[sets, element], level)
     distance[which & ~others.any(-1)] = torch.inf
     return distance
 
 
-def _in_parts(P: Tensor, sets: Tensor, index: Tensor, target: Tensor) -> Tensor:
+def _in_parts(P: Tensor, sets: Tensor, index: Tensor, target: Tensor, level: float) -> Tensor:
     def part(sets: Tensor, index: Tensor, target: Tensor) -> tuple[Tensor, ...]:
-        return (least_deviation(P[sets.unsqueeze(-1), index], target).value,)
+        return (least_deviation(P[sets.unsqueeze(-1), index], target, level=level).value,)
 
     return in_chunks(part, sets, index, target, per_set=8 * (5 * P.shape[1] + 24) * P.shape[2])[0]
 
@@ -123,5 +124,5 @@ def contains(P: Tensor, p: Tensor, tolerance: float = TOLERANCE) -> Tensor:
     inside = ((p <= P.amax(1) + tolerance) & (p >= P.amin(1) - tolerance)).all(-1)
     at = inside.nonzero().squeeze(-1)
     if len(at):
-        inside[at] = least_deviation(P[at], p[at]).value <= tolerance
+        inside[at] = least_deviation(P[at], p[at], level=tolerance).value <= tolerance
     return inside
