@@ -1,4 +1,6 @@
-"""Densities on the line, elementwise and differentiable, and KL divergences from a Normal where they are closed."""
+"""Densities on the line, elementwise and differentiable, and KL divergences from a Normal where they are
+closed.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,8 @@ class ScaledExponentialIntegral(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         z, value = ctx.saved_tensors
-        return gradients[0] * (value - 1 / z)
+        by: Tensor = gradients[0] * (value - 1 / z)
+        return by
 
 
 def horseshoe_log_density(t: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
@@ -78,7 +81,7 @@ def regularised_horseshoe_log_density(t: Tensor, loc: Tensor, scale: Tensor, sla
     w = torch.arange(-24.0, 24.0 + step, step, device=t.device, dtype=t.dtype)
     # 1 / (pi cosh w) without overflow
     log_weight = math.log(2 * step / math.pi) - w.abs() - torch.log1p((-2 * w.abs()).exp())
-    t, loc, scale, slab = (x.unsqueeze(-1) for x in torch.broadcast_tensors(t, loc, scale, slab))
+    t, loc, scale, slab = (x.unsqueeze(-1) for x in (t, loc, scale, slab))
     away = ((t - loc).abs() / scale).clamp_min(NEAREST) * scale
     log_precision = torch.logaddexp(-2 * (w + scale.log()), -2 * slab.log())
     exponent = -0.5 * away.square() * log_precision.exp() + 0.5 * log_precision - HALF_LOG_2PI
@@ -86,13 +89,17 @@ def regularised_horseshoe_log_density(t: Tensor, loc: Tensor, scale: Tensor, sla
 
 
 def kl_to_normal(mu: Tensor, sigma: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
-    """KL(Normal(mu, sigma) || Normal(loc, scale)) = log(scale / sigma) + (sigma^2 + (mu - loc)^2) / (2 scale^2) - 1/2."""
+    """KL(Normal(mu, sigma) || Normal(loc, scale)) = log(scale / sigma) + (sigma^2 + (mu - loc)^2) / (2
+    scale^2) - 1/2.
+    """
     ratio = sigma / scale
     return 0.5 * (ratio.square() + ((mu - loc) / scale).square() - 1) - ratio.log()
 
 
 def kl_to_laplace(mu: Tensor, sigma: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
-    """KL(Normal(mu, sigma) || Laplace): minus the entropy, plus log 2b + E|theta - loc| / b with b = scale / sqrt 2."""
+    """KL(Normal(mu, sigma) || Laplace): minus the entropy, plus log 2b + E|theta - loc| / b with b = scale /
+    sqrt 2.
+    """
     b, d = scale / math.sqrt(2), mu - loc
     z = d / sigma
     distance = sigma * math.sqrt(2 / math.pi) * (-0.5 * z.square()).exp() + d * torch.erf(z / math.sqrt(2))

@@ -1,4 +1,4 @@
-"""Random streams that are pure functions of their keys: nothing to save, nothing to lose, nothing to share."""
+"""Random streams that are pure functions of their keys: nothing to save, nothing to share."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class NormalStream:
     """Standard Normal noise (members, draws, P) for every step, each member from its own seed.
 
     Noise of `block` steps is drawn in one call. The block length depends on draws and P only, and block b of
-    a member is a function of (its seed, b): how members are grouped, and where a run resumes, changes nothing.
-    With `antithetic` the second half of the draws is the first half with its sign turned.
+    a member is a function of (its seed, b): how members are grouped, and where a run resumes, changes
+    nothing. With `antithetic` the second half of the draws is the first half with its sign turned.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
 """Checkpoints that survive a kill at any moment: a temporary file, fsync, rename; safetensors, never pickle.
 
-A file holds tensors, and in its header a JSON text and the sha256 of both. The file before the last is kept beside it.
+A file holds tensors, and in its header a JSON text and the sha256 of both. The file before the last is kept
+beside it.
 """
 
 from __future__ import annotations
@@ -28,13 +29,19 @@ class CheckpointError(RuntimeError):
     """A checkpoint that cannot be written, read or used; the message says why and what to do."""
 
 
+def bytes_of(x: Tensor) -> memoryview:
+    """The bytes of a tensor, on the CPU and without a copy where that is possible."""
+    flat: Any = x.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return memoryview(flat)
+
+
 def digest(tensors: dict[str, Tensor], text: str) -> str:
     """sha256 over names, types, shapes, bytes and the JSON text."""
     sha = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         x = tensors[name]
         sha.update(f"{name}|{x.dtype}|{tuple(x.shape)}|".encode())
-        sha.update(x.reshape(-1).view(torch.uint8).numpy())
+        sha.update(bytes_of(x))
     return sha.hexdigest()
 
 
@@ -150,7 +157,7 @@ class Checkpoint:
         differ = [name for name in fingerprint if fingerprint[name] != theirs.get(name)]
         if differ:
             raise CheckpointError(
-                f"{path} belongs to another run: {', '.join(differ)} differ{'s' if len(differ) == 1 else ''}. "
+                f"{path} belongs to another run: {', '.join(differ)} differ. "
                 "Use another directory, or delete it to start again; it was left as it is"
             )
         return tensors, meta

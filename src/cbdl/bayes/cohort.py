@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ._random import mix
+from .checkpoint import bytes_of
 from .data import Batch, Data
 from .flat import Layout
 from .forward import Buffers, Forward, Way
@@ -60,7 +61,7 @@ class Posterior(Protocol):
 
 @dataclass(frozen=True)
 class Cohort:
-    """Members of one likelihood: their priors as tensors, their networks as one `Forward`, where they start."""
+    """Members of one likelihood: priors as tensors, networks as one `Forward`, where they start."""
 
     members: tuple[Member, ...]
     likelihood: Likelihood
@@ -90,8 +91,8 @@ class Cohort:
     ) -> Cohort:
         """The cohort of likelihood number `s`: member (k, s) has priors[k]; `members` picks some of them.
 
-        The frozen parameters and the initial buffers come from one network, made with the stream (seed, s); the trainable
-        parameters of each member start at a network made with the member's own seed.
+        The frozen parameters and the initial buffers come from one network, made with the stream (seed, s);
+        the trainable parameters of each member start at a network made with the member's own seed.
         """
         members = (
             tuple(Member.of(seed, k, s) for k in range(len(priors))) if members is None else tuple(members)
@@ -153,12 +154,14 @@ class Cohort:
             "members": _digest(repr(self.members)),
             "network": _digest(repr(entries), self.initial, *constants, *self.initial_buffers.values()),
             "likelihood": _digest(_without_factory(self.likelihood)),
-            "priors": _digest(*[v for t in self.prior.terms for v in (t.family.name, *t.values)]),
+            "priors": _digest(
+                *[t.family.name for t in self.prior.terms], *[v for t in self.prior.terms for v in t.values]
+            ),
         }
 
 
 def _without_factory(likelihood: Likelihood) -> str:
-    """The settings of the noise model; the factory's name may hold an address that changes from run to run."""
+    """The settings of the noise model; the factory's name may hold an address."""
     settings = {k: v for k, v in vars(likelihood).items() if k != "net"}
     return f"{type(likelihood).__name__}{sorted(settings.items())}"
 
@@ -167,9 +170,8 @@ def _digest(*parts: str | Tensor) -> str:
     sha = hashlib.sha256()
     for part in parts:
         if isinstance(part, Tensor):
-            flat = part.detach().cpu().contiguous()
-            sha.update(f"{flat.dtype}{tuple(flat.shape)}".encode())
-            sha.update(flat.reshape(-1).view(torch.uint8).numpy())
+            sha.update(f"{part.dtype}{tuple(part.shape)}".encode())
+            sha.update(bytes_of(part))
         else:
             sha.update(part.encode())
     return sha.hexdigest()

@@ -1,16 +1,17 @@
 """Training data: checked before any training, standardised, and served in an order that (seed, epoch) fixes.
 
-All members see the same minibatches, whichever process they are trained in. An epoch of N rows has
-S = ceil(N / batch_size) batches whose sizes differ by one at most (no batch of one row that BatchNorm would refuse).
+All members see the same minibatches, whichever process they are trained in. An epoch of N rows has S = ceil(N
+/ batch_size) batches whose sizes differ by one at most (no batch of one row that BatchNorm would refuse).
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +20,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, TensorDataset
 
 from ._random import generator
+from .checkpoint import bytes_of
 
 GATHER_BYTES = 1 << 28
 """Data below this size is brought into an epoch's order at once; larger data is gathered batch by batch."""
@@ -40,7 +42,9 @@ class Standard:
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of one step. `weight` makes (weight * nll).sum() average to the mean NLL over the steps of an epoch."""
+    """Rows of one step. `weight` makes (weight * nll).sum() average to the mean NLL over the steps of an
+    epoch.
+    """
 
     x: Tensor
     y: Tensor
@@ -49,7 +53,9 @@ class Batch:
 
 @dataclass(frozen=True)
 class Data:
-    """Standardised inputs x (rows, ...), targets y (rows, *event), weights (rows,) or None, and how to undo it."""
+    """Standardised inputs x (rows, ...), targets y (rows, *event), weights (rows,) or None, and how to undo
+    it.
+    """
 
     x: Tensor
     y: Tensor
@@ -73,9 +79,8 @@ class Data:
         sha = hashlib.sha256()
         for x in (self.x, self.y, self.weights):
             if x is not None:
-                x = x.detach().cpu().contiguous()
                 sha.update(f"{x.dtype}{tuple(x.shape)}".encode())
-                sha.update(x.reshape(-1).view(torch.uint8).numpy())
+                sha.update(bytes_of(x))
         if self.validation is not None:
             sha.update(self.validation.digest.encode())
         return sha.hexdigest()
@@ -94,7 +99,7 @@ class Data:
         x, y = (self.x[order], self.y[order]) if small else (self.x, self.y)
         w = weight if self.weights is None else weight[order]
         bounds = [rows * i // steps for i in range(steps + 1)]
-        for a, b in list(zip(bounds[:-1], bounds[1:], strict=True))[start:]:
+        for a, b in list(pairwise(bounds))[start:]:
             part = w if self.weights is None else w[a:b]
             if small:
                 yield Batch(x[a:b], y[a:b], part)
@@ -141,8 +146,9 @@ def prepare(
 ) -> Data:
     """Arrays, tensors or a torch Dataset as `Data`; a ValueError that says what is wrong and where.
 
-    Inputs: floating numbers are standardised per column (rows, columns), per last axis (rows, time, features), per channel
-    (rows, channels, height, width...); integers (tokens) stay as they are. Targets "real" are standardised per coordinate.
+    Inputs: floating numbers are standardised per column (rows, columns), per last axis (rows, time,
+    features), per channel (rows, channels, height, width...); integers (tokens) stay as they are. Targets
+    "real" are standardised per coordinate.
     """
     device = torch.device(device)
     inputs, targets = _pair(x, y, "")
@@ -310,8 +316,10 @@ def _identity(dtype: torch.dtype) -> Standard:
     return Standard(torch.zeros((), dtype=dtype), torch.ones((), dtype=dtype))
 
 
-def _standard(x: Tensor, axes: Sequence[int]) -> Standard:
-    """Mean and standard deviation over `axes` (two passes, in float64); constant coordinates keep their scale."""
+def _standard(x: Tensor, axes: list[int]) -> Standard:
+    """Mean and standard deviation over `axes` (two passes, in float64); constant coordinates keep their
+    scale.
+    """
     wide = x.to(torch.float64)
     loc = wide.mean(axes, keepdim=True)
     scale = (wide - loc).square().mean(axes, keepdim=True).sqrt()

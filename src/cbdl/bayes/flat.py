@@ -1,8 +1,9 @@
-"""Flat parameters: a network as a vector of P numbers, a cohort as a tensor (members, P) (DESIGN, "Flat parameters").
+"""Flat parameters: a network as a vector of P numbers, a cohort as a tensor (members, P) (DESIGN, "Flat
+parameters").
 
 A `Layout` says where each trainable parameter of an `nn.Module` sits in the vector. Parameters that are tied
-appear once. Parameters that are frozen (`requires_grad=False`, or not picked by `trainable`) and buffers are not
-part of the vector.
+appear once. Parameters that are frozen (`requires_grad=False`, or not picked by `trainable`) and buffers are
+not part of the vector.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Layout:
     def view(self, theta: Tensor) -> dict[str, Tensor]:
         """theta (..., P) as named parameters (..., *shape), without a copy."""
         # one split has one backward node (a concatenation); a slice per parameter would fill P zeros for each
-        parts = theta.split(self.sizes, -1)
+        parts = torch.split_with_sizes(theta, self.sizes, -1)
         batch = theta.shape[:-1]
         return {e.name: part.reshape(batch + e.shape) for e, part in zip(self.entries, parts, strict=True)}
 

@@ -1,9 +1,11 @@
-"""How the networks of a cohort are evaluated: the one place that chooses between three ways with the same results.
+"""How the networks of a cohort are evaluated: the one place that chooses between three ways with the same
+results.
 
 - `wide`: stacks of Linear and elementwise layers, one batched matrix product a layer over all members.
 - `vmap`: any network that `torch.func.vmap` can batch over members and draws.
-- `loop`: member after member; for convolutions on the CPU with channels-last memory (measured faster there than the
-  grouped convolutions of vmap), for networks with randomness of their own (dropout), and for all that vmap refuses.
+- `loop`: member after member; for convolutions on the CPU with channels-last memory (measured faster there
+  than the grouped convolutions of vmap), for networks with randomness of their own (dropout), and for all
+  that vmap refuses.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTran
 
 @dataclass
 class Forward:
-    """Evaluates the networks of a cohort: theta (members, draws, P), x (batch, ...) -> (members, draws, batch, *out)."""
+    """Evaluates the networks of a cohort: theta (members, draws, P), x (batch, ...) -> (members, draws,
+    batch, *out).
+    """
 
     network: nn.Module
     layout: Layout
@@ -95,8 +99,8 @@ class Forward:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """One training step's nll (members, draws) and the gradients of (weight * nll).sum(draws).
 
-        Returns nll, the gradient by theta (members, draws, P) and by noise (members, Q). `buffers` are updated in place
-        (the mean over draws of what each draw would have left).
+        Returns nll, the gradient by theta (members, draws, P) and by noise (members, Q). `buffers` are
+        updated in place (the mean over draws of what each draw would have left).
         """
         self.network.train()
         if self.way != "loop":
@@ -143,7 +147,7 @@ class Forward:
         if self.way == "wide":
             parameters = self.layout.view(theta.flatten(0, 1))
             out = wide.evaluate(self._steps, parameters, x)
-            return out.unflatten(0, (members, draws)), {}
+            return _apart(out, members, draws), {}
         if self.way == "vmap":
             return self._vmapped(theta, x, own, step is not None)
         return self._looped(theta, x, own, rows, step)
@@ -159,8 +163,8 @@ class Forward:
             return out, {name: state[name] for name in buffers} if training else {}
 
         out, after = vmap(one, randomness="error")(parameters, copies)
-        after = {n: _over_draws(b.unflatten(0, (members, draws))) for n, b in after.items()}
-        return out.unflatten(0, (members, draws)), after
+        after = {n: _over_draws(_apart(b, members, draws)) for n, b in after.items()}
+        return _apart(out, members, draws), after
 
     def _looped(
         self, theta: Tensor, x: Tensor, own: Buffers, rows: slice, step: int | None
@@ -175,10 +179,8 @@ class Forward:
                 seed = None if step is None else mix(self.seeds[(rows.start or 0) + i], "network", step, d)
                 outputs.append(_seeded_call(self.network, state, x, seed))
                 left.append({name: state[name].detach() for name in own} if step is not None else {})
-        out = torch.stack(outputs).unflatten(0, (members, draws))
-        after = {
-            n: _over_draws(torch.stack([b[n] for b in left]).unflatten(0, (members, draws))) for n in left[0]
-        }
+        out = _apart(torch.stack(outputs), members, draws)
+        after = {n: _over_draws(_apart(torch.stack([b[n] for b in left]), members, draws)) for n in left[0]}
         return out, after
 
     def _refused(self, x: Tensor) -> str | None:
@@ -204,6 +206,11 @@ class Forward:
         return None
 
 
+def _apart(x: Tensor, members: int, draws: int) -> Tensor:
+    """(members * draws, ...) -> (members, draws, ...)"""
+    return x.reshape(members, draws, *x.shape[1:])
+
+
 def _over_draws(b: Tensor) -> Tensor:
     """Buffers (members, draws, *shape) after one call for each draw -> (members, *shape)."""
     if b.shape[1] == 1 or not b.is_floating_point():
@@ -217,8 +224,8 @@ def _seeded_call(network: nn.Module, state: dict[str, Tensor], x: Tensor, seed: 
         return out
     with torch.random.fork_rng(devices=[x.device] if x.device.type == "cuda" else []):
         torch.manual_seed(seed)
-        out = functional_call(network, state, (x,))
-        return out
+        random: Tensor = functional_call(network, state, (x,))
+    return random
 
 
 def _prefers_loop(network: nn.Module, device: torch.device) -> bool:

@@ -1,4 +1,4 @@
-"""The priors of all members on all coordinates of a layout, as tensors: log density, KL from a Normal, draws."""
+"""The priors of all members on all coordinates as tensors: log density, KL from a Normal, draws."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ class JointPrior:
         return total
 
     def kl(self, mu: Tensor, sigma: Tensor, theta: Tensor | None) -> Tensor:
-        """KL(Normal(mu, sigma) || prior) (members,): closed where it is, else the mean of log q - log p over theta.
+        """KL(Normal(mu, sigma) || prior) (members,): closed where it is, else the mean of log q - log p over
+        theta.
 
         mu, sigma (members, P); theta (members, draws, P) drawn from them, needed where nothing is closed.
         """
@@ -122,7 +123,9 @@ def _add(total: Tensor, part: Tensor, rows: Tensor | None) -> Tensor:
 def compile_priors(
     priors: Sequence[PriorLike], layout: Layout, *, device: torch.device, dtype: torch.dtype
 ) -> JointPrior:
-    """The priors of the members (one each) as tensors for `layout`, neighbours of one family joined to one block."""
+    """The priors of the members (one each) as tensors for `layout`, neighbours of one family joined to one
+    block.
+    """
     chosen = [[prior_for(prior, entry.name) for entry in layout.entries] for prior in priors]
     terms: list[Term] = []
     # members whose families agree everywhere are one group of rows

@@ -1,8 +1,9 @@
 """Likelihoods: a network factory and a noise model (Step 2 of Algorithm 1). Public as `cbdl.likelihoods`.
 
-A likelihood turns outputs of the network into log densities of targets, and into the numbers that describe the
-predictive distribution. Shapes: outputs (members, draws, batch, *out), targets (batch, *event), noise (members, Q) the
-deterministic parameters of the noise model of each member (Q = 0 for most); log densities (members, draws, batch).
+A likelihood turns outputs of the network into log densities of targets, and into the numbers that describe
+the predictive distribution. Shapes: outputs (members, draws, batch, *out), targets (batch, *event), noise
+(members, Q) the deterministic parameters of the noise model of each member (Q = 0 for most); log densities
+(members, draws, batch).
 
 Targets of regression are standardised; `unit` (*event) is what one standardised unit is in the user's units.
 `scale` is a standard deviation in the user's units, everywhere.
@@ -24,7 +25,9 @@ from ._densities import HALF_LOG_2PI
 Factory: TypeAlias = Callable[[], nn.Module]
 Scale: TypeAlias = float | Literal["learned", "heteroscedastic"]
 FLOOR = 1e-3
-"""Learned and heteroscedastic scales are at least this part of the targets' spread: the density stays bounded."""
+"""Learned and heteroscedastic scales are at least this part of the targets' spread: the density stays
+bounded.
+"""
 
 
 class Likelihood:
@@ -52,7 +55,8 @@ class Likelihood:
     def describe(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor) -> dict[str, Tensor]:
         """The predictive distribution's numbers in the user's units, each (members, draws, batch, ...).
 
-        Classes: "probs" (..., J). Real: "loc" and "scale" (standard deviation), both (..., *event). Counts: "rate".
+        Classes: "probs" (..., J). Real: "loc" and "scale" (standard deviation), both (..., *event). Counts:
+        "rate".
         """
         raise NotImplementedError
 
@@ -72,7 +76,8 @@ def _check_labels(y: Tensor, classes: int | None = None) -> None:
     if classes is not None and (y >= classes).any():
         at = int((y >= classes).nonzero()[0])
         raise ValueError(
-            f"y[{at}] is {int(y[at])}, but the network has outputs for {classes} classes (labels 0 to {classes - 1}); "
+            f"y[{at}] is {int(y[at])}, but the network has outputs for {classes} classes (labels 0 "
+            f"to {classes - 1}); "
             "give it more outputs or number the classes from 0"
         )
     if bool((y == y[0]).all()):
@@ -193,17 +198,19 @@ class _LocationScale(Likelihood):
         return unit.new_full((unit.numel(),), math.log(0.5))
 
     def split(self, out: Tensor, noise: Tensor, event: torch.Size, unit: Tensor) -> tuple[Tensor, Tensor]:
-        """Location and scale (standard deviation), standardised, each broadcastable to (members, draws, batch, *event)."""
+        """Location and scale (standard deviation), standardised, each broadcastable to (members, draws,
+        batch, *event).
+        """
         lead = out.shape[:3]
         if self.scale == "heteroscedastic":
             # either the last axis is doubled, (..., 2d), or the flattened event is
-            doubled = len(event) > 0 and out.shape[3:] == event[:-1] + (2 * event[-1],)
+            doubled = len(event) > 0 and out.shape[3:] == (*event[:-1], 2 * event[-1])
             loc, raw = out.chunk(2, -1) if doubled else out.reshape((*lead, 2, -1)).unbind(3)
             return loc.reshape(lead + event), FLOOR + F.softplus(raw.reshape(lead + event))
         loc = out.reshape(lead + event)
         if self.scale == "learned":
             scale = FLOOR + noise.exp()
-            return loc, scale.reshape((noise.shape[0], 1, 1) + tuple(event))
+            return loc, scale.reshape((noise.shape[0], 1, 1, *event))
         return loc, self.scale / unit
 
     def log_density(self, out: Tensor, y: Tensor, noise: Tensor, unit: Tensor) -> Tensor:
@@ -223,9 +230,9 @@ class _LocationScale(Likelihood):
 class Normal(_LocationScale):
     """Normal noise around the network's output, coordinates independent: any event shape.
 
-    `scale`: a number (the standard deviation, in the targets' units), "learned" (one number per coordinate, by maximum
-    likelihood along with the posterior), or "heteroscedastic" (the network has twice the outputs; the second half are
-    scales before softplus).
+    `scale`: a number (the standard deviation, in the targets' units), "learned" (one number per coordinate,
+    by maximum likelihood along with the posterior), or "heteroscedastic" (the network has twice the outputs;
+    the second half are scales before softplus).
     """
 
     net: Factory
@@ -248,7 +255,9 @@ class Laplace(_LocationScale):
 
 @dataclass(frozen=True)
 class StudentT(_LocationScale):
-    """Student t noise with `df` > 2 degrees of freedom and standard deviation `scale` (see Normal for its kinds)."""
+    """Student t noise with `df` > 2 degrees of freedom and standard deviation `scale` (see Normal for its
+    kinds).
+    """
 
     net: Factory
     df: float = 4.0
@@ -282,7 +291,8 @@ def _check_size(name: str, out: tuple[int, ...], y: Tensor, times: int) -> None:
     if math.prod(out) != times * math.prod(event):
         wanted = f"{math.prod(event)}" if times == 1 else f"2 x {math.prod(event)}"
         raise ValueError(
-            f"{name}: the network gives {math.prod(out)} numbers a row (output (batch, {_dims(out)})); targets of shape "
+            f"{name}: the network gives {math.prod(out)} numbers a row (output (batch, "
+            f"{_dims(out)})); targets of shape "
             f"(rows{''.join(f', {n}' for n in event)}) need {wanted}"
         )
 

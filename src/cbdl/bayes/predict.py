@@ -21,7 +21,8 @@ def predict(
 ) -> dict[str, Tensor]:
     """Numbers of the predictive distributions in the user's units, each (members, draws, rows, ...).
 
-    x: standardised inputs (`data.new_inputs`). Classes: "probs" (..., J); real: "loc", "scale" (..., *event); counts: "rate".
+    x: standardised inputs (`data.new_inputs`). Classes: "probs" (..., J); real: "loc", "scale" (..., *event);
+    counts: "rate".
     """
     theta = posterior.sample(draws, seed)
     parts: list[dict[str, Tensor]] = []

@@ -1,11 +1,12 @@
 """Priors on the parameters of a network: Step 1 of Algorithm 1. Public as `cbdl.priors`.
 
-A prior is independent over coordinates. `scale` is the standard deviation wherever there is one (Normal, Laplace,
-StudentT, ScaleMixture's components): never a variance, never a rate. Cauchy and the horseshoes have none; their
-docstrings say what `scale` is. With `fan_in=True` the scale of a weight is divided by the square root of its fan-in.
+A prior is independent over coordinates. `scale` is the standard deviation wherever there is one (Normal,
+Laplace, StudentT, ScaleMixture's components): never a variance, never a rate. Cauchy and the horseshoes have
+none; their docstrings say what `scale` is. With `fan_in=True` the scale of a weight is divided by the square
+root of its fan-in.
 
-A prior can differ by part of the network: a mapping of patterns to priors, the first pattern that matches wins:
-`{"*.bias": Normal(0, 10), "head.*": Laplace(0, 1), "*": Normal(0, 1)}`.
+A prior can differ by part of the network: a mapping of patterns to priors, the first pattern that matches
+wins: `{"*.bias": Normal(0, 10), "head.*": Laplace(0, 1), "*": Normal(0, 1)}`.
 """
 
 from __future__ import annotations
@@ -121,7 +122,9 @@ class Normal(Prior):
 
 @dataclass(frozen=True)
 class Laplace(Prior):
-    """Laplace with mean `loc` and standard deviation `scale`: density exp(-|t - loc| / b) / 2b, b = scale / sqrt 2."""
+    """Laplace with mean `loc` and standard deviation `scale`: density exp(-|t - loc| / b) / 2b, b = scale /
+    sqrt 2.
+    """
 
     loc: float = 0.0
     scale: float = 1.0
@@ -140,8 +143,8 @@ class Laplace(Prior):
 class StudentT(Prior):
     """Student's t with `df` > 2 degrees of freedom, mean `loc` and standard deviation `scale`.
 
-    torch's and scipy's own scale of this density is scale * sqrt((df - 2) / df). With df <= 2 there is no standard
-    deviation: use Cauchy for tails that heavy.
+    torch's and scipy's own scale of this density is scale * sqrt((df - 2) / df). With df <= 2 there is no
+    standard deviation: use Cauchy for tails that heavy.
     """
 
     df: float = 3.0
@@ -155,7 +158,8 @@ class StudentT(Prior):
         _positive(self, scale=self.scale)
         if not (math.isfinite(self.df) and self.df > 2):
             raise ValueError(
-                f"StudentT: df is {self.df:g}; a standard deviation exists for df > 2 only (for heavier tails: Cauchy)"
+                f"StudentT: df is {self.df:g}; a standard deviation exists for df > 2 only (for "
+                "heavier tails: Cauchy)"
             )
 
     def parameters(self, entry: Entry) -> Parameters:
@@ -209,8 +213,9 @@ class ScaleMixture(Prior):
 class Horseshoe(Prior):
     """theta ~ Normal(loc, lambda * scale), lambda half-Cauchy(1): the local scale is integrated out exactly.
 
-    p(t) = exp(z) E1(z) / (scale sqrt(2 pi^3)) with z = (t - loc)^2 / (2 scale^2), infinite at loc; within 1e-9 scales of
-    it the density is held constant. It has no standard deviation; `scale` is the global scale tau.
+    p(t) = exp(z) E1(z) / (scale sqrt(2 pi^3)) with z = (t - loc)^2 / (2 scale^2), infinite at loc; within
+    1e-9 scales of it the density is held constant. It has no standard deviation; `scale` is the global scale
+    tau.
     """
 
     scale: float = 0.1
@@ -228,10 +233,11 @@ class Horseshoe(Prior):
 
 @dataclass(frozen=True)
 class RegularisedHorseshoe(Prior):
-    """The horseshoe with a slab: theta ~ Normal(loc, s), 1/s^2 = 1/(lambda scale)^2 + 1/slab^2, lambda half-Cauchy(1).
+    """The horseshoe with a slab: theta ~ Normal(loc, s), 1/s^2 = 1/(lambda scale)^2 + 1/slab^2, lambda
+    half-Cauchy(1).
 
-    `scale` is the global scale tau; `slab` is the standard deviation of the largest coefficients. The local scale is
-    integrated out by a fixed quadrature (relative error below 1e-6 of the density).
+    `scale` is the global scale tau; `slab` is the standard deviation of the largest coefficients. The local
+    scale is integrated out by a fixed quadrature (relative error below 1e-6 of the density).
     """
 
     scale: float = 0.1
@@ -252,7 +258,9 @@ class RegularisedHorseshoe(Prior):
 
 @dataclass(frozen=True)
 class Centred(Prior):
-    """`prior` moved to a centre that was drawn from it: coordinate i is centred at theta_i ~ prior, from `seed`."""
+    """`prior` moved to a centre that was drawn from it: coordinate i is centred at theta_i ~ prior, from
+    `seed`.
+    """
 
     prior: Prior
     seed: int = 0
@@ -269,7 +277,9 @@ class Centred(Prior):
 
 @dataclass(frozen=True)
 class Pretrained(Prior):
-    """Normal around pretrained parameters: loc = w, scale = max(delta |w|, floor), coordinate by coordinate (MOPED)."""
+    """Normal around pretrained parameters: loc = w, scale = max(delta |w|, floor), coordinate by coordinate
+    (MOPED).
+    """
 
     state: Mapping[str, Tensor] = field(repr=False)
     delta: float = 0.1
@@ -282,7 +292,8 @@ class Pretrained(Prior):
     def parameters(self, entry: Entry) -> Parameters:
         if entry.name not in self.state:
             raise ValueError(
-                f"pretrained: the state dict has no {entry.name!r}; it has {shorten(self.state)}. Give the other "
+                f"pretrained: the state dict has no {entry.name!r}; it has {shorten(self.state)}. "
+                "Give the other "
                 "parameters a prior of their own by a mapping of patterns"
             )
         loc = self.state[entry.name].detach().to("cpu", torch.float64)
@@ -300,7 +311,7 @@ PriorLike: TypeAlias = Prior | Mapping[str, Prior]
 
 
 def prior_for(prior: PriorLike, name: str) -> Prior:
-    """The prior of the parameter `name`: the prior itself, or the first pattern of the mapping that matches."""
+    """The prior of the parameter `name`: itself, or that of the first pattern that matches."""
     if isinstance(prior, Prior):
         return prior
     if not isinstance(prior, Mapping):
@@ -311,7 +322,8 @@ def prior_for(prior: PriorLike, name: str) -> Prior:
                 raise ValueError(f"priors: {pattern!r} is mapped to {chosen!r}, which is not a prior")
             return chosen
     raise ValueError(
-        f"priors: no pattern matches the parameter {name!r} (patterns: {shorten(prior)}); add '*' for all others"
+        f"priors: no pattern matches the parameter {name!r} (patterns: {shorten(prior)}); add '*' "
+        "for all others"
     )
 
 
@@ -322,7 +334,8 @@ def grid(
 ) -> list[Normal]:
     """Normal priors for all pairs: negative, no and positive bias, thin and fat tails (Section 3.1).
 
-    The paper's example has variances 3 and 7; `scale` is a standard deviation, so the defaults are their roots.
+    The paper's example has variances 3 and 7; `scale` is a standard deviation, so the defaults are their
+    roots.
 
     >>> [(p.loc, p.scale) for p in grid(loc=[-1, 0], scale=[1, 3])]
     [(-1, 1), (-1, 3), (0, 1), (0, 3)]
@@ -333,10 +346,10 @@ def grid(
 def seeded(prior: PriorLike, n: int, *, seed: int = 0) -> list[PriorLike]:
     """n priors of one family that differ by their seed, as in the paper's experiments (Section 4).
 
-    What is drawn: for prior i = 0, ..., n - 1 a vector theta_i of P independent draws, one a coordinate, from `prior`
-    itself (its location, scale and fan-in option; stream (seed + i, parameter name)). Prior i is `prior` with its
-    location replaced by theta_i; scale and shape stay as given. So prior i is centred at one network that `prior`
-    would have drawn. Nothing else is random.
+    What is drawn: for prior i = 0, ..., n - 1 a vector theta_i of P independent draws, one a coordinate, from
+    `prior` itself (its location, scale and fan-in option; stream (seed + i, parameter name)). Prior i is
+    `prior` with its location replaced by theta_i; scale and shape stay as given. So prior i is centred at one
+    network that `prior` would have drawn. Nothing else is random.
 
     >>> seeded(Normal(0.0, 1.0), 2)[1]
     Centred(prior=Normal(loc=0.0, scale=1.0, fan_in=False), seed=1)
@@ -349,5 +362,7 @@ def seeded(prior: PriorLike, n: int, *, seed: int = 0) -> list[PriorLike]:
 
 
 def pretrained(state: Mapping[str, Tensor], *, delta: float = 0.1, floor: float = 1e-3) -> Pretrained:
-    """Empirical Bayes from a pretrained `state_dict` (MOPED): Normal(w, max(delta |w|, floor)) for every weight w."""
+    """Empirical Bayes from a pretrained `state_dict` (MOPED): Normal(w, max(delta |w|, floor)) for every
+    weight w.
+    """
     return Pretrained(state, delta, floor)

@@ -1,4 +1,4 @@
-"""What a person sees while a cohort trains: a bar at a terminal, one plain line every few seconds elsewhere."""
+"""What a person sees while a cohort trains: a bar at a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ class Lines:
         left = (now - self.start) / max(1, step - first) * (self.steps - step)
         rest = f", about {left:.0f} s left" if step > first else ""
         print(
-            f"{self.label}: step {step} of {self.steps}, epoch {epoch + 1} of {self.epochs}, loss {loss:.4f}{rest}",
+            f"{self.label}: step {step} of {self.steps}, epoch {epoch + 1} of {self.epochs}, loss "
+            f"{loss:.4f}{rest}",
             file=sys.stderr,
             flush=True,
         )

@@ -1,7 +1,8 @@
-"""The training loop that gradient methods share: steps, schedule, clipping, early stopping, failures, checkpoints.
+"""The training loop that gradient methods share: steps, schedule, clipping, early stopping, failures,
+checkpoints.
 
-Everything about a member depends on that member only: its gradient is clipped by its own norm, it stops early by its own
-validation score, and a member whose loss is no longer finite is set aside while the others go on.
+Everything about a member depends on that member only: its gradient is clipped by its own norm, it stops early
+by its own validation score, and a member whose loss is no longer finite is set aside while the others go on.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class Plan:
     clip: float | None = None
     """Largest norm of a member's gradient; None: no clipping."""
     patience: int | None = None
-    """Epochs without a better validation score before a member stops; None: train all epochs, keep the last."""
+    """Epochs without a better validation score before a member stops; None: train all epochs, keep the last.
+    """
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):
@@ -281,7 +283,8 @@ class Training:
         else:
             cause = "a network that gives no number for these inputs, or a prior that is far too wide"
         return (
-            f"member {i} ({self.run.label}) was stopped at step {self.step} (epoch {epoch}, batch {number}): {what}. "
+            f"member {i} ({self.run.label}) was stopped at step {self.step} (epoch {epoch}, batch "
+            f"{number}): {what}. "
             f"Likely cause: {cause}. Its last finite state is kept; the other members go on"
         )
 
@@ -337,7 +340,9 @@ def train(
     fingerprint: dict[str, str],
     optimiser: Optimiser | None = None,
 ) -> Record:
-    """Train until the plan is done; `trainee` then holds the result. Goes on from the checkpoint if there is one."""
+    """Train until the plan is done; `trainee` then holds the result. Goes on from the checkpoint if there is
+    one.
+    """
     marks: dict[str, str] = {}
     if run.checkpoint is not None:
         whole: dict[str, Any] = {**asdict(plan), "seed": run.seed}

@@ -1,4 +1,6 @@
-"""Stacks of Linear layers and elementwise functions, evaluated for all members by one wide matrix product a layer."""
+"""Stacks of Linear layers and elementwise functions, evaluated for all members by one wide matrix product a
+layer.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,9 @@ from torch import Tensor, nn
 from .flat import Layout
 
 ELEMENTWISE = (
-    nn.ReLU, nn.ReLU6, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.SELU, nn.CELU, nn.LeakyReLU, nn.Softplus,
-    nn.Mish, nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.LogSigmoid, nn.Softsign, nn.Tanhshrink, nn.Identity,
+    nn.ReLU, nn.ReLU6, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.SELU, nn.CELU, nn.LeakyReLU,
+    nn.Softplus, nn.Mish, nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.LogSigmoid, nn.Softsign,
+    nn.Tanhshrink, nn.Identity,
 )  # fmt: skip
 
 Step: TypeAlias = Callable[[Tensor, dict[str, Tensor]], Tensor]
@@ -71,7 +74,9 @@ def _elementwise(module: nn.Module) -> Step:
 
 
 def evaluate(steps: list[Step], parameters: dict[str, Tensor], x: Tensor) -> Tensor:
-    """Outputs (copies, batch, out) from parameters (copies, *shape) and a shared minibatch x (batch, features)."""
+    """Outputs (copies, batch, out) from parameters (copies, *shape) and a shared minibatch x (batch,
+    features).
+    """
     h = x.flatten(1)
     for step in steps:
         h = step(h, parameters)

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from ..bayes.checkpoint import Checkpoint
-from ..bayes.cohort import Cohort, Member, Posterior
-from ..bayes.data import Data
-from ..bayes.forward import Way
-from ..bayes.likelihoods import Likelihood
-from ..bayes.priors import PriorLike
-from ..bayes.train import Run
+from cbdl.bayes.checkpoint import Checkpoint
+from cbdl.bayes.cohort import Cohort, Member, Posterior
+from cbdl.bayes.data import Data
+from cbdl.bayes.forward import Way
+from cbdl.bayes.likelihoods import Likelihood
+from cbdl.bayes.priors import PriorLike
+from cbdl.bayes.train import Run
 
 
 class Method(Protocol):
@@ -92,7 +92,9 @@ def fit(
     checkpoint_dir: Path | str | None = None,
     every_seconds: float = 60.0,
 ) -> list[tuple[Cohort, Posterior]]:
-    """Train every task; one (cohort, posterior) each, in order. All cohorts are built, and so checked, before any trains."""
+    """Train every task; one (cohort, posterior) each, in order. All cohorts are built, and so checked, before
+    any trains.
+    """
     cohorts = [task.cohort(data) for task in todo]
     return [
         (cohort, method.fit(cohort, data, run_for(task, run, checkpoint_dir, every_seconds)))

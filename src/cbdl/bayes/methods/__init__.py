@@ -1,1 +1,3 @@
-"""Inference methods, one a file: settings as a frozen dataclass, `fit(cohort, data, run)`, the posterior, its state."""
+"""Inference methods, one a file: settings as a frozen dataclass, `fit(cohort, data, run)`, the posterior, its
+state.
+"""

@@ -1,11 +1,14 @@
-"""The bound that a variational posterior optimises: KL (the ELBO), Renyi-alpha, chi-squared (the paper's remark on collapse).
+"""The bound that a variational posterior optimises: KL (the ELBO), Renyi-alpha, chi-squared (the paper's
+remark on collapse).
 
 With draws theta_d ~ q and log ratios r_d = log p(D | theta_d) / T + log p(theta_d) - log q(theta_d):
 
-- KL: mean_d r_d, a lower bound of the (tempered) log evidence, largest at the q that is nearest in KL(q || posterior).
-- Renyi(alpha), 0 < alpha < 1: log mean_d exp((1 - alpha) r_d) / (1 - alpha); the ELBO as alpha -> 1, the evidence as
-  alpha -> 0. A small alpha covers more of the posterior's mass.
-- ChiSquared: log mean_d exp(2 r_d) / 2, an upper bound of the log evidence that is made small; q covers all of the mass.
+- KL: mean_d r_d, a lower bound of the (tempered) log evidence, largest at the q that is nearest in KL(q ||
+  posterior).
+- Renyi(alpha), 0 < alpha < 1: log mean_d exp((1 - alpha) r_d) / (1 - alpha); the ELBO as alpha -> 1, the
+  evidence as alpha -> 0. A small alpha covers more of the posterior's mass.
+- ChiSquared: log mean_d exp(2 r_d) / 2, an upper bound of the log evidence that is made small; q covers all
+  of the mass.
 """
 
 from __future__ import annotations

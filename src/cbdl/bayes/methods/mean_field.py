@@ -6,19 +6,20 @@ The objective of every member is exactly mean NLL + T KL(q || prior) / N, with N
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._densities import HALF_LOG_2PI
-from .._random import NormalStream, generator
-from ..cohort import Cohort
-from ..data import Batch, Data
-from ..forward import Buffers
-from ..train import Plan, Record, Run, train
+from cbdl.bayes._densities import HALF_LOG_2PI
+from cbdl.bayes._random import NormalStream, generator
+from cbdl.bayes.cohort import Cohort
+from cbdl.bayes.data import Batch, Data
+from cbdl.bayes.forward import Buffers
+from cbdl.bayes.train import Plan, Record, Run, train
+
 from .divergences import KL, Divergence
 
 
@@ -36,7 +37,7 @@ class MeanField:
     temperature: float = 1.0
     warmup: float = 0.0
     """Share of the steps in which the weight of the KL rises from 0 to its value."""
-    divergence: Divergence = KL()
+    divergence: Divergence = field(default_factory=KL)
     schedule: Literal["constant", "cosine"] = "cosine"
     clip: float | None = None
     patience: int | None = None
@@ -227,7 +228,7 @@ class _Objective:
     def _other(
         self, batch: Batch, theta: Tensor, eps: Tensor, sigma: Tensor, noise: Tensor, weight: float, step: int
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The loss T / N * bound: its derivative by theta_d is the draw's weight times that of -log ratio_d."""
+        """The loss T / N * bound: by theta_d, the draw's weight times -d log ratio_d."""
         cohort, divergence = self.cohort, self.settings.divergence
         with torch.enable_grad():
             leaf = theta.detach().requires_grad_()
