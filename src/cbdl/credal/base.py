@@ -7,6 +7,7 @@ whole hull is derived here, once.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -158,7 +159,7 @@ class CredalSet(ABC):
             aleatoric=out(lower / unit),
             epistemic=out((total - lower) / unit),
             epistemic_lower=out(bracket / unit),
-            epistemic_upper=out((bracket + torch.tensor(self._extremes).log()) / unit),
+            epistemic_upper=out((bracket + math.log(self._extremes)) / unit),
             gap=out(upper.gap / unit),
             error=out(error / unit),
         )
