@@ -96,13 +96,16 @@ class Forward:
         score: Score,
         weigh: Weigh,
         step: int = 0,
+        *,
+        training: bool = True,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """One training step's nll (members, draws) and the gradients of (weight * nll).sum(draws).
 
         Returns nll, the gradient by theta (members, draws, P) and by noise (members, Q). `buffers` are
-        updated in place (the mean over draws of what each draw would have left).
+        updated in place (the mean over draws of what each draw would have left). With `training=False` the
+        networks are in evaluation mode: no dropout, and the buffers stay as they are.
         """
-        self.network.train()
+        self.network.train(training)
         if self.way != "loop":
             return self._gradient(theta, noise, x, buffers, score, weigh, slice(None), step)
         # member after member: memory of one network's activations, whatever the number of members
