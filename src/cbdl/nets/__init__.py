@@ -1,0 +1,77 @@
+"""Small, well-known networks by name. A `Net` is a factory that a saved model can rebuild without any code in it.
+
+>>> import cbdl.nets
+>>> factory = cbdl.nets.mlp(4, 3, hidden=(16, 16))
+>>> factory
+Net(name='mlp', settings=(('activation', 'relu'), ('hidden', (16, 16)), ('inputs', 4), ('outputs', 3)))
+>>> sum(p.numel() for p in factory().parameters())
+403
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from cbdl.nets.conv import build_lenet, build_resnet
+from cbdl.nets.dense import build_mlp
+from cbdl.nets.recurrent import build_lstm
+
+_BUILDERS: dict[str, Callable[..., nn.Module]] = {
+    "mlp": build_mlp,
+    "lenet": build_lenet,
+    "resnet": build_resnet,
+    "lstm": build_lstm,
+}
+
+
+@dataclass(frozen=True)
+class Net:
+    """A network by name and settings; calling it builds a new one."""
+
+    name: str
+    settings: tuple[tuple[str, Any], ...]
+
+    @classmethod
+    def of(cls, name: str, settings: Mapping[str, Any]) -> Net:
+        """From a name and settings as JSON has them: lists become tuples; an unknown name is an error."""
+        if name not in _BUILDERS:
+            raise ValueError(f"there is no network named {name!r}; there are {', '.join(sorted(_BUILDERS))}")
+        items = ((k, tuple(v) if isinstance(v, list) else v) for k, v in sorted(settings.items()))
+        return cls(name, tuple(items))
+
+    def __call__(self) -> nn.Module:
+        return _BUILDERS[self.name](**dict(self.settings))
+
+
+def mlp(inputs: int, outputs: int, hidden: Sequence[int] = (64, 64), activation: str = "relu") -> Net:
+    """Fully connected: (rows, inputs) -> (rows, outputs)."""
+    return Net.of(
+        "mlp", {"inputs": inputs, "outputs": outputs, "hidden": tuple(hidden), "activation": activation}
+    )
+
+
+def lenet(outputs: int = 10, channels: int = 1, side: int = 28) -> Net:
+    """LeNet-5 with ReLU and max pooling: (rows, channels, side, side) -> (rows, outputs)."""
+    return Net.of("lenet", {"outputs": outputs, "channels": channels, "side": side})
+
+
+def resnet8(outputs: int = 10, channels: int = 3, width: int = 16) -> Net:
+    """Residual network of 8 layers for small images: (rows, channels, side, side) -> (rows, outputs)."""
+    return Net.of("resnet", {"depth": 8, "outputs": outputs, "channels": channels, "width": width})
+
+
+def resnet20(outputs: int = 10, channels: int = 3, width: int = 16) -> Net:
+    """Residual network of 20 layers for small images (He et al., 2016)."""
+    return Net.of("resnet", {"depth": 20, "outputs": outputs, "channels": channels, "width": width})
+
+
+def lstm(inputs: int, outputs: int, hidden: int = 64, layers: int = 1) -> Net:
+    """LSTM read at its last step: (rows, time, inputs) -> (rows, outputs)."""
+    return Net.of("lstm", {"inputs": inputs, "outputs": outputs, "hidden": hidden, "layers": layers})
+
+
+__all__ = ["Net", "lenet", "lstm", "mlp", "resnet8", "resnet20"]

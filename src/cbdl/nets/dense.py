@@ -1,0 +1,28 @@
+"""Fully connected networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import nn
+
+_ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "tanh": nn.Tanh,
+    "gelu": nn.GELU,
+    "silu": nn.SiLU,
+}
+
+
+def build_mlp(
+    inputs: int, outputs: int, hidden: Sequence[int] = (64, 64), activation: str = "relu"
+) -> nn.Module:
+    if activation not in _ACTIVATIONS:
+        raise ValueError(f"activation is {activation!r}; give one of {', '.join(sorted(_ACTIVATIONS))}")
+    sizes = (inputs, *hidden, outputs)
+    if any(int(n) != n or n < 1 for n in sizes):
+        raise ValueError(f"the layers have {sizes} units; each must be a whole number of at least 1")
+    layers: list[nn.Module] = []
+    for a, b in zip(sizes[:-1], sizes[1:], strict=True):
+        layers += [nn.Linear(a, b), _ACTIVATIONS[activation]()]
+    return nn.Sequential(*layers[:-1])
