@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from torch import nn
 
@@ -23,6 +24,6 @@ def build_mlp(
     if any(int(n) != n or n < 1 for n in sizes):
         raise ValueError(f"the layers have {sizes} units; each must be a whole number of at least 1")
     layers: list[nn.Module] = []
-    for a, b in zip(sizes[:-1], sizes[1:], strict=True):
+    for a, b in pairwise(sizes):
         layers += [nn.Linear(a, b), _ACTIVATIONS[activation]()]
     return nn.Sequential(*layers[:-1])
