@@ -116,6 +116,22 @@ class Mesh:
 
 
 @dataclass(frozen=True)
+class Runs:
+    """Maximal intervals of one local scale, of all sets, flat and in order.
+
+    They start at anchor + offset; `gap` is the distance to the next run of the same set, 0 if they touch, and
+    infinite after the last one.
+    """
+
+    owner: Tensor
+    anchor: Tensor
+    offset: Tensor
+    length: Tensor
+    unit: Tensor
+    gap: Tensor
+
+
+@dataclass(frozen=True)
 class _Panels:
     """All panels of all sets, set after set: which set, start (as anchor + offset) and width."""
 
@@ -133,29 +149,19 @@ def two_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return high, (a - (high - rest)) + (b - rest)
 
 
-def _runs(loc: Tensor, scale: Tensor, active: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Maximal intervals of one local scale: (owner, anchor, offset, length, local scale), flat.
+def runs(loc: Tensor, scale: Tensor, active: Tensor) -> Runs:
+    """Where components (B, K) must be resolved, and how finely.
 
-    Local scales are rounded down to the smallest scale of the set times a power of two, so that sets of
+    Local scales are rounded down to the smallest scale of the set times a power of the root of 2, so that sets of
     similar components have few runs, and a change of unit changes nothing.
     """
-    low, low_rest = two_sum(loc, -REACH * scale)
-    high, high_rest = two_sum(loc, REACH * scale)
-    ends, rests = torch.cat([low, high], -1), torch.cat([low_rest, high_rest], -1)
-    # Sorted by (rounded value, rest): two stable sorts, the less significant first.
-    order = rests.argsort(dim=-1, stable=True)
-    order = order.gather(-1, ends.gather(-1, order).argsort(dim=-1, stable=True))
-    ends, rests = ends.gather(-1, order), rests.gather(-1, order)
-    rank = torch.empty_like(order).scatter_(
-        -1, order, torch.arange(order.shape[-1], device=loc.device).expand_as(order)
-    )
-    first, last = rank.chunk(2, -1)
+    ends, rests, first, last = _sorted_ends(loc, scale)
     smallest = torch.where(active, scale, math.inf).amin(-1, keepdim=True)
-    octave = torch.where(active, (scale / smallest).log2().floor(), math.inf).to(torch.float32)
-    # (B, 2K - 1) segments between ends, each with the octave of the narrowest component that covers it.
-    segment = torch.arange(order.shape[-1] - 1, device=loc.device)[:, None]
+    step = torch.where(active, (2 * (scale / smallest).log2()).floor(), math.inf).to(torch.float32)
+    # (B, 2K - 1) segments between ends, each with the step of the narrowest component that covers it.
+    segment = torch.arange(ends.shape[-1] - 1, device=loc.device)[:, None]
     covers = (first[:, None, :] <= segment) & (segment < last[:, None, :])
-    local = torch.where(covers, octave[:, None, :], math.inf).amin(-1)
+    local = torch.where(covers, step[:, None, :], math.inf).amin(-1)
     new = torch.ones_like(local, dtype=torch.bool)
     new[:, 1:] = local[:, 1:] != local[:, :-1]
     owner, start = new.nonzero(as_tuple=True)
@@ -165,21 +171,50 @@ def _runs(loc: Tensor, scale: Tensor, active: Tensor) -> tuple[Tensor, Tensor, T
     owner, start, stop = owner[wanted], start[wanted], stop[wanted]
     anchor, offset = ends[owner, start], rests[owner, start]
     length = (ends[owner, stop] - anchor) + (rests[owner, stop] - offset)
-    unit = smallest[owner, 0] * torch.exp2(local[owner, start].to(torch.float64))
-    return owner, anchor, offset, length, unit
+    unit = smallest[owner, 0] * torch.exp2(0.5 * local[owner, start].to(torch.float64))
+    gap = torch.full_like(length, math.inf)
+    here, there = (owner[:-1], stop[:-1]), (owner[1:], start[1:])
+    jump = (ends[there] - ends[here]) + (rests[there] - rests[here])
+    gap[:-1] = torch.where(owner[1:] == owner[:-1], jump, math.inf)
+    return Runs(owner, anchor, offset, length, unit, gap)
+
+
+def _sorted_ends(loc: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The 2K ends loc -+ 9.5 scale in order, as value and rest, and the ranks of each component's two ends."""
+    low, low_rest = two_sum(loc, -REACH * scale)
+    high, high_rest = two_sum(loc, REACH * scale)
+    ends, rests = torch.cat([low, high], -1), torch.cat([low_rest, high_rest], -1)
+    order = lexicographic(ends, rests)
+    rank = torch.empty_like(order).scatter_(
+        -1, order, torch.arange(order.shape[-1], device=loc.device).expand_as(order)
+    )
+    first, last = rank.chunk(2, -1)
+    return ends.gather(-1, order), rests.gather(-1, order), first, last
+
+
+def lexicographic(high: Tensor, low: Tensor) -> Tensor:
+    """The order of the sums high + low along the last dimension; |low| is below the rounding of high."""
+    order = low.argsort(dim=-1, stable=True)
+    return order.gather(-1, high.gather(-1, order).argsort(dim=-1, stable=True))
 
 
 def _panels(loc: Tensor, scale: Tensor, active: Tensor, refine: int) -> _Panels:
-    owner, anchor, offset, length, unit = _runs(loc, scale, active)
-    # The small slack keeps 19 / 1.4 the same number of panels in every unit.
-    pieces = (length / (unit * WIDTH) - 1e-9).ceil().clamp_min(1).to(torch.int64)
-    pieces = torch.where(length > 0, pieces * refine, 0)
-    width = length / pieces.clamp_min(1)
-    run = torch.repeat_interleave(torch.arange(len(owner), device=loc.device), pieces)
+    found = runs(loc, scale, active)
+    pieces = cells(found, WIDTH) * refine
+    width = found.length / pieces.clamp_min(1)
+    run = torch.repeat_interleave(torch.arange(len(pieces), device=loc.device), pieces)
     before = pieces.cumsum(0) - pieces
     place = torch.arange(len(run), device=loc.device) - before[run]
-    count = torch.zeros(loc.shape[0], dtype=torch.int64, device=loc.device).index_add_(0, owner, pieces)
-    return _Panels(owner[run], anchor[run], offset[run] + place * width[run], width[run], count)
+    count = torch.zeros(loc.shape[0], dtype=torch.int64, device=loc.device).index_add_(0, found.owner, pieces)
+    start = found.offset[run] + place * width[run]
+    return _Panels(found.owner[run], found.anchor[run], start, width[run], count)
+
+
+def cells(found: Runs, width: float) -> Tensor:
+    """Into how many cells of at most `width` local scales each run falls; 0 for runs of length 0."""
+    # The small slack keeps 19 / 1.4 the same number of cells in every unit.
+    pieces = (found.length / (found.unit * width) - 1e-9).ceil().clamp_min(1).to(torch.int64)
+    return torch.where(found.length > 0, pieces, 0)
 
 
 def _fill(panels: _Panels, sets: int, size: int, home: Tensor) -> Mesh:
@@ -221,7 +256,11 @@ def quadrature(
 
 def panel_counts(loc: Tensor, scale: Tensor, active: Tensor, refine: int = 1) -> Tensor:
     """(B,): the number of panels of each set, rounded up to a power of two or one and a half of it."""
-    count = _panels(loc, scale, active, refine).count
+    return bucket(_panels(loc, scale, active, refine).count)
+
+
+def bucket(count: Tensor) -> Tensor:
+    """Counts rounded up to a power of two or three quarters of one: few sizes, little padding."""
     power = torch.exp2(count.to(torch.float64).log2().ceil()).to(torch.int64)
     return torch.where(4 * count <= 3 * power, (3 * power) // 4, power).clamp_min(4)
 

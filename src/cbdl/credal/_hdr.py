@@ -1,0 +1,150 @@
+"""The highest density region of a Normal mixture (definition "hdr-def"), from its density, never from samples.
+
+R = {y : p(y) >= c} with c the largest constant such that P(R) >= 1 - alpha. The mass outside is a smooth,
+increasing function of u = log c with derivative sum over crossings of c / |p'/p|, and is solved for alpha by
+Newton's method inside a bracket.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from cbdl.credal._levels import Crossings, Grid, crossings, evaluate, grid_sizes, make_grid, profile
+from cbdl.credal._mixture import EPS, Mixtures, masses
+
+CHUNK = 1 << 24
+"""Bytes of the grids of the mixtures that are worked on at a time."""
+
+
+def hdr(mix: Mixtures, alpha: float) -> tuple[Tensor, Crossings]:
+    """(B,) the levels log c of mixtures whose weights sum to 1, and the ends of their (1 - alpha) regions."""
+    sizes = grid_sizes(mix)
+    levels = torch.empty(len(mix), dtype=torch.float64, device=mix.loc.device)
+    parts: list[Crossings] = []
+    for size in torch.unique(sizes).tolist():  # a few dozen sizes at most
+        members = (sizes == size).nonzero()[:, 0]
+        for rows in members.split(max(1, CHUNK // (64 * size))):
+            level, ends = _hdr(mix[rows], alpha, size)
+            levels[rows] = level
+            parts.append(Crossings(rows[ends.owner], ends.high, ends.low, ends.rising, ends.score))
+    return levels, joined(parts)
+
+
+def joined(parts: list[Crossings]) -> Crossings:
+    """Crossings of disjoint groups of owners as one list, by owner and place."""
+    fields = ("owner", "high", "low", "rising", "score")
+    columns = [torch.cat([getattr(part, name) for part in parts]) for name in fields]
+    rank = columns[0].argsort(stable=True)
+    return Crossings(*(c[rank] for c in columns))
+
+
+def _hdr(mix: Mixtures, alpha: float, size: int) -> tuple[Tensor, Crossings]:
+    grid = make_grid(mix, size)
+    values = evaluate(mix, grid)
+    shape = profile(mix, grid, values)
+    level, low, high = _coarse_level(grid, values[0], shape.top, alpha), shape.top - math.inf, shape.top
+    rows = torch.arange(len(mix), device=level.device)
+    done: list[Crossings] = []
+    before = torch.full_like(level, math.inf)
+    for step in range(80):
+        u = level[rows]
+        ends = crossings(shape, u, rows)
+        excess, slope = outside_excess(mix[rows], ends, u, alpha)
+        a = torch.where(excess < 0, u, low[rows])
+        b = torch.where(excess < 0, high[rows], u)
+        low[rows], high[rows] = a, b
+        newton = -excess / slope.clamp_min(torch.finfo(torch.float64).tiny)
+        move = u + newton
+        # Newton's step must stay inside and the miss must shrink; else halve (or go down by doubling steps).
+        bad = ~((move >= a) & (move <= b)) | (excess.abs() > 0.5 * before[rows])
+        before[rows] = torch.where(bad, math.inf, excess.abs())
+        halved = torch.where(torch.isinf(a), b - 2.0**step, 0.5 * (a + b))
+        rounding = 4 * EPS * (1 + u.abs())
+        still = (excess.abs() <= 2 * EPS * alpha + rounding * slope) | (b - a <= rounding)
+        # After a step this small the next one is below rounding; the ends move along their tangents.
+        near = ~bad & (newton.abs() * slope.clamp_min(1).square() <= 1e-9)
+        level[rows] = torch.where(still, u, torch.where(bad, halved, move))
+        final = still | near
+        done.append(_kept(ends, final, rows, torch.where(still, 0.0, newton)))
+        rows = rows[~final]
+        if len(rows) == 0:
+            break
+    else:
+        everything = torch.ones_like(rows, dtype=torch.bool)
+        done.append(_kept(crossings(shape, level[rows], rows), everything, rows, torch.zeros_like(level[rows])))
+    return level, joined(done)
+
+
+def _kept(ends: Crossings, final: Tensor, rows: Tensor, shift: Tensor) -> Crossings:
+    """The crossings of the final mixtures, moved to the level that is higher by `shift`."""
+    keep = final[ends.owner]
+    owner, score = ends.owner[keep], ends.score[keep]
+    moved = torch.where(shift[owner] == 0, 0.0, shift[owner] / score)
+    return Crossings(rows[owner], ends.high[keep], ends.low[keep] + moved, ends.rising[keep], score)
+
+
+def _coarse_level(grid: Grid, logp: Tensor, top: Tensor, alpha: float) -> Tensor:
+    """A level to start from, good to a few hundredths: bisection with masses by the trapezoidal rule."""
+    width = (grid.high[:, 1:] - grid.high[:, :-1]) + (grid.low[:, 1:] - grid.low[:, :-1])
+    weight = torch.zeros_like(logp)
+    weight[:, 1:] += 0.5 * width
+    weight[:, :-1] += 0.5 * width
+    mass = logp.exp().mul_(weight)
+    low, high = top - 60 + math.log(alpha), top
+    for _ in range(math.ceil(math.log2((60 - math.log(alpha)) / 0.05))):
+        middle = 0.5 * (low + high)
+        over = torch.where(logp >= middle[:, None], mass, 0.0).sum(-1) < 1 - alpha
+        low, high = torch.where(over, low, middle), torch.where(over, middle, high)
+    return 0.5 * (low + high)
+
+
+def outside_excess(mix: Mixtures, ends: Crossings, level: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
+    """(B,) twice: P(outside) - alpha and its derivative in the level.
+
+    Whichever of inside and outside has the smaller target is summed, so that it is known to all its digits.
+    """
+    sets = len(mix)
+    slope = torch.zeros_like(level).index_add_(
+        0, ends.owner, level.exp()[ends.owner] / ends.score.abs().clamp_min(torch.finfo(torch.float64).tiny)
+    )
+    total = torch.zeros_like(level)
+    if alpha <= 0.5:
+        owner, low, high = complement_pieces(ends, sets)
+        return total.index_add_(0, owner, _mass(mix, owner, low, high)) - alpha, slope
+    pair = torch.stack([ends.high, ends.low]).view(2, -1, 2)
+    owner = ends.owner[::2]
+    inside = _mass(mix, owner, (pair[0, :, 0], pair[1, :, 0]), (pair[0, :, 1], pair[1, :, 1]))
+    return (1 - alpha) - total.index_add_(0, owner, inside), slope
+
+
+def complement_pieces(
+    ends: Crossings, sets: int
+) -> tuple[Tensor, tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """The intervals outside {p >= c}, with the two half-lines: owner, lower end, upper end."""
+    total = len(ends.owner) + 2 * sets
+    owner = torch.arange(sets, device=ends.owner.device).repeat(2)
+    count = torch.zeros(sets, dtype=torch.int64, device=owner.device)
+    count.index_add_(0, ends.owner, torch.ones_like(ends.owner))
+    first = (count + 2).cumsum(0) - (count + 2)
+    points = torch.zeros(2, total, dtype=torch.float64, device=owner.device)
+    points[0, first] = -math.inf
+    points[0, first + count + 1] = math.inf
+    at = torch.arange(len(ends.owner), device=owner.device) + 2 * ends.owner + 1
+    points[0, at], points[1, at] = ends.high, ends.low
+    pair = points.view(2, -1, 2)
+    owner = torch.repeat_interleave(torch.arange(sets, device=owner.device), count // 2 + 1)
+    return owner, (pair[0, :, 0], pair[1, :, 0]), (pair[0, :, 1], pair[1, :, 1])
+
+
+def _mass(mix: Mixtures, owner: Tensor, low: tuple[Tensor, Tensor], high: tuple[Tensor, Tensor]) -> Tensor:
+    part = mix[owner]
+    return masses(
+        part.loc,
+        part.scale,
+        part.weight,
+        (low[0][:, None], low[1][:, None]),
+        (high[0][:, None], high[1][:, None]),
+    )

@@ -1,0 +1,180 @@
+"""Normal mixtures at single points: log density, its derivatives, and masses of intervals.
+
+A point is a pair (high, low) that stands for the exact sum of two float64 numbers, so that y - mu keeps its
+digits when a narrow component sits far from zero. All evaluations are on flat lists: `owner` says to which
+mixture of the batch a point belongs, so that mixtures with many crossings and with few share one pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+EPS = torch.finfo(torch.float64).eps
+
+Derivatives = tuple[Tensor, Tensor, Tensor]
+"""log p, p' / p and p'' / p."""
+
+
+@dataclass(frozen=True)
+class Mixtures:
+    """B mixtures of K Normals: sum_k weight_k N(loc_k, scale_k^2); the weights need not sum to 1.
+
+    All (B, K); `height` is log(weight / (scale sqrt(2 pi))), -inf for a component that is not there.
+    """
+
+    loc: Tensor
+    scale: Tensor
+    weight: Tensor
+    height: Tensor
+
+    def __getitem__(self, rows: Tensor | slice) -> Mixtures:
+        return Mixtures(self.loc[rows], self.scale[rows], self.weight[rows], self.height[rows])
+
+    def __len__(self) -> int:
+        return self.loc.shape[0]
+
+    @property
+    def active(self) -> Tensor:
+        """(B, K): the components that are there."""
+        return torch.isfinite(self.height)
+
+    def at(self, owner: Tensor, high: Tensor, low: Tensor) -> Derivatives:
+        """log p, p'/p and p''/p at flat points (R,)."""
+        loc, scale, height = self.loc[owner], self.scale[owner], self.height[owner]
+        return _derivatives((high[:, None] - loc).add_(low[:, None]), scale, height, -1)
+
+    def on(self, high: Tensor, low: Tensor) -> Derivatives:
+        """The same at N points for each mixture: (B, N)."""
+        y = (high[:, None, :] - self.loc[:, :, None]).add_(low[:, None, :])
+        return _derivatives(y, self.scale[:, :, None], self.height[:, :, None], 1)
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """B sets of m extremes, each a mixture of M Normals: loc, scale, weights (B, m, M)."""
+
+    loc: Tensor
+    scale: Tensor
+    weights: Tensor
+
+    def __getitem__(self, rows: Tensor | slice) -> Extremes:
+        return Extremes(self.loc[rows], self.scale[rows], self.weights[rows])
+
+    def __len__(self) -> int:
+        return self.loc.shape[0]
+
+    @property
+    def m(self) -> int:
+        return self.loc.shape[1]
+
+    def each(self) -> Mixtures:
+        """The extremes of all sets as one batch of B m mixtures of M components."""
+        return mixtures(self.loc.flatten(0, 1), self.scale.flatten(0, 1), self.weights.flatten(0, 1))
+
+    def pooled(self, factor: Tensor | None = None) -> Mixtures:
+        """sum_j factor_j p_j with factor (B, m): B mixtures of m M components."""
+        weights = self.weights if factor is None else self.weights * factor[..., None]
+        return mixtures(self.loc.flatten(1), self.scale.flatten(1), weights.flatten(1))
+
+    def interval_masses(
+        self, owner: Tensor, start: tuple[Tensor, Tensor], end: tuple[Tensor, Tensor]
+    ) -> Tensor:
+        """(R, m): the probability of flat intervals (R,) of the sets `owner` under each extreme."""
+        part = self[owner]
+        a, b = (tuple(t[:, None, None] for t in side) for side in (start, end))
+        return masses(part.loc, part.scale, part.weights, (a[0], a[1]), (b[0], b[1]))
+
+    def densities(self, owner: Tensor, high: Tensor, low: Tensor) -> Tensor:
+        """(R, m): the logarithm of each extreme's density at flat points (R,) of the sets `owner`."""
+        part = self[owner]
+        z = ((high[:, None, None] - part.loc) + low[:, None, None]) / part.scale
+        return torch.logsumexp(part.weights.log() - part.scale.log() - LOG_SQRT_2PI - 0.5 * z.square(), -1)
+
+
+def mixtures(loc: Tensor, scale: Tensor, weights: Tensor) -> Mixtures:
+    """`Mixtures` from parameters of shape (B, K)."""
+    return Mixtures(loc, scale, weights, weights.log() - scale.log() - LOG_SQRT_2PI)
+
+
+def _derivatives(y: Tensor, scale: Tensor, height: Tensor, dim: int) -> Derivatives:
+    """From y - loc, which is overwritten. Shifted by the largest term, so nothing underflows to 0 / 0."""
+    inverse = 1 / scale
+    z = y.mul_(inverse)
+    square = z.square()
+    terms = torch.addcmul(height, square, square.new_full((), 1.0), value=-0.5)
+    top = terms.amax(dim, keepdim=True)
+    terms = terms.sub_(top).exp_()
+    total = terms.sum(dim)
+    first = z.mul_(inverse).mul_(terms).sum(dim)
+    second = square.sub_(1).mul_(inverse.square()).mul_(terms).sum(dim)
+    return top.squeeze(dim) + total.log(), -first / total, second / total
+
+
+def masses(
+    loc: Tensor, scale: Tensor, weights: Tensor, low_end: tuple[Tensor, Tensor], high_end: tuple[Tensor, Tensor]
+) -> Tensor:
+    """Probability of intervals: sum over the last dimension of w (Phi(z_b) - Phi(z_a)), without cancellation.
+
+    loc, scale, weights and the ends broadcast against each other with the components last. Where both ends
+    lie above the location the upper tails are subtracted instead.
+    """
+    root = math.sqrt(0.5)
+    a = ((low_end[0] - loc) + low_end[1]) / scale * root
+    b = ((high_end[0] - loc) + high_end[1]) / scale * root
+    flip = a > 0
+    a, b = torch.where(flip, -b, a), torch.where(flip, -a, b)
+    mass: Tensor = 0.5 * ((torch.special.erfc(-b) - torch.special.erfc(-a)) * weights).sum(-1)
+    return mass
+
+
+def solve(
+    function: Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor, Tensor]],
+    low: Tensor,
+    high: Tensor,
+    start: Tensor,
+    sign: Tensor,
+    unit: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Roots of R functions in brackets [low, high], by steps on the local parabola with bisection as a guard.
+
+    `function(rows, x)` gives value, slope and curvature of the functions `rows` at x, and the length of a
+    step after which the next one would be below rounding. `sign` is the sign of the function at `high`.
+    Returns the roots and the slopes there.
+    """
+    root, slope = start.clone(), torch.zeros_like(start)
+    low, high = low.clone(), high.clone()
+    last = high - low
+    rows = torch.arange(len(start), device=start.device)
+    for _ in range(120):
+        if len(rows) == 0:
+            break
+        x = root[rows]
+        value, first, second, settled = function(rows, x)
+        above = value * sign[rows] >= 0
+        a, b = torch.where(above, low[rows], x), torch.where(above, x, high[rows])
+        step = _parabola_step(value, first, second)
+        move = x + step
+        size = step.abs()
+        # Also when steps do not shrink: a root that creeps along a bend would take for ever.
+        bad = ~((move >= a) & (move <= b)) | (size > 0.5 * last[rows])
+        move = torch.where(bad, a + 0.5 * (b - a), move)
+        root[rows] = move
+        slope[rows] = first + second * (move - x)
+        tolerance = 2 * EPS * (x.abs() + unit[rows])
+        more = ((move - x).abs() > tolerance) & (b - a > tolerance) & (bad | (size > settled))
+        low[rows], high[rows], last[rows] = a, b, torch.where(bad, 0.5 * (b - a), size)
+        rows = rows[more]
+    return root, slope
+
+
+def _parabola_step(value: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """The smaller root of value + first d + second d^2 / 2; Newton's step where that has none."""
+    inside = (first.square() - 2 * value * second).clamp_min_(0).sqrt_()
+    inside = torch.where(inside > 0, inside, first.abs())
+    return -2 * value / (first + torch.copysign(inside, first))
