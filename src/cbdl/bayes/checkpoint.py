@@ -31,8 +31,10 @@ class CheckpointError(RuntimeError):
 
 def bytes_of(x: Tensor) -> memoryview:
     """The bytes of a tensor, on the CPU and without a copy where that is possible."""
-    flat: Any = x.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    return memoryview(flat)
+    flat = x.detach().cpu().contiguous().reshape(-1)
+    # one element may have a stride of 0 (a clone of an expanded number), which `view` refuses
+    plain: Any = flat.as_strided(flat.shape, (1,)).view(torch.uint8).numpy()
+    return memoryview(plain)
 
 
 def digest(tensors: dict[str, Tensor], text: str) -> str:

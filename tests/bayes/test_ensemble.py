@@ -1,0 +1,99 @@
+"""MAP members against the exact mode, restarts, and the promises that all methods make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from conjugate import PRIORS, net, problem
+from torch import nn
+
+from cbdl.bayes import likelihoods, priors
+from cbdl.bayes.checkpoint import Checkpoint
+from cbdl.bayes.cohort import Cohort, Member
+from cbdl.bayes.data import prepare
+from cbdl.bayes.methods.ensemble import Ensemble
+from cbdl.bayes.train import Interrupted, Run
+
+FAST = Ensemble(epochs=1500, batch_size=64, lr=0.03)
+
+
+def test_the_points_are_the_exact_modes_of_all_members() -> None:
+    cohort, data, truth = problem(weights=True)
+    posterior = FAST.fit(cohort, data, Run())
+    assert posterior.points.shape == (3, 1, 4)
+    assert torch.allclose(posterior.points[:, 0], truth.mean, atol=1e-5)
+
+
+def test_restarts_of_a_convex_problem_meet_and_start_apart() -> None:
+    cohort, data, truth = problem()
+    posterior = Ensemble(epochs=1500, batch_size=64, lr=0.03, restarts=3).fit(cohort, data, Run())
+    assert torch.allclose(posterior.points, truth.mean.unsqueeze(1).expand(-1, 3, -1), atol=1e-4)
+    short = Ensemble(epochs=1, lr=1e-9, restarts=3).fit(cohort, data, Run())
+    assert torch.allclose(short.points[:, 0], cohort.initial, atol=1e-6)
+    assert (short.points[:, 1] - short.points[:, 2]).abs().min() > 1e-6
+
+
+def test_a_member_alone_is_the_member_in_its_cohort() -> None:
+    cohort, data, _ = problem()
+    settings = Ensemble(epochs=20, batch_size=8, restarts=2)
+    together = settings.fit(cohort, data, Run())
+    alone = [
+        settings.fit(
+            Cohort.of(PRIORS, cohort.likelihood, data, seed=3, members=[Member.of(3, k, 0)]), data, Run()
+        )
+        for k in range(3)
+    ]
+    assert torch.allclose(torch.cat([p.points for p in alone]), together.points, rtol=0, atol=1e-12)
+
+
+def test_every_draw_is_a_point_and_each_comes_before_one_comes_twice() -> None:
+    cohort, data, _ = problem()
+    posterior = Ensemble(epochs=2, restarts=3).fit(cohort, data, Run())
+    drawn = posterior.sample(7, seed=1)
+    assert drawn.shape == (3, 7, 4)
+    for k in range(3):
+        for part in (drawn[k, :3], drawn[k, 3:6]):
+            assert torch.equal(part.sort(0).values, posterior.points[k].sort(0).values)
+    again = Ensemble(restarts=3).from_state(cohort, posterior.state())
+    assert torch.equal(again.sample(7, seed=1), drawn)
+
+
+def test_a_learned_scale_is_the_root_mean_square_residual() -> None:
+    cohort, data, _ = problem(rows=200, scale="learned")
+    posterior = Ensemble(epochs=2000, batch_size=256, lr=0.03).fit(cohort, data, Run())
+    out = cohort.forward(posterior.points, data.x, {})[:, 0, :, 0]
+    rms = (out - data.y).square().mean(1).sqrt()
+    assert torch.allclose(posterior.noise[:, 0].exp() + 1e-3, rms, rtol=1e-3)
+
+
+def test_a_prior_that_is_not_normal_moves_the_mode() -> None:
+    _, data, _ = problem()
+    cohort = Cohort.of([priors.Laplace(0.0, 1e-3)], likelihoods.Normal(net, scale=0.5), data)
+    posterior = FAST.fit(cohort, data, Run())
+    assert posterior.points.abs().max() < 0.05  # a sharp Laplace prior holds all weights at 0
+
+
+def test_stopped_and_resumed_gives_the_same_tensors(tmp_path: Path) -> None:
+    cohort, data, _ = problem()
+    settings = Ensemble(epochs=10, batch_size=8, restarts=2)
+    whole = settings.fit(cohort, data, Run())
+    steps = iter(range(100))
+    first = Run(checkpoint=Checkpoint(tmp_path / "run"), stop=lambda: next(steps) >= 13)
+    with pytest.raises(Interrupted):
+        settings.fit(cohort, data, first)
+    resumed = settings.fit(cohort, data, Run(checkpoint=Checkpoint(tmp_path / "run")))
+    assert torch.equal(resumed.points, whole.points)
+
+
+def test_restarts_refuse_running_statistics() -> None:
+    made = prepare(torch.randn(20, 2), torch.randn(20), space="real")
+    factory = lambda: nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))  # noqa: E731
+    cohort = Cohort.of([priors.Normal()], likelihoods.Normal(factory), made)
+    with pytest.raises(ValueError, match="BatchNorm1d"):
+        Ensemble(restarts=2, epochs=1).fit(cohort, made, Run())
+    posterior = Ensemble(epochs=1).fit(cohort, made, Run())
+    assert posterior.buffers["1.num_batches_tracked"].item() == 1
+    with pytest.raises(ValueError, match="restarts is 0"):
+        Ensemble(restarts=0)
