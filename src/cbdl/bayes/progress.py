@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from typing import Protocol, TypeAlias
 
 EVERY = 5.0
 """Seconds between two plain lines."""
@@ -81,11 +82,21 @@ class Bar:
         self.last = time.monotonic()
 
 
+Display: TypeAlias = Callable[[str, int, int], AbstractContextManager[Progress]]
+"""(label, steps, epochs) -> where the progress is shown."""
+elsewhere: ContextVar[Display | None] = ContextVar("elsewhere", default=None)
+"""What a worker sets that trains for another process: the one that shows its progress."""
+
+
 @contextmanager
 def progress(verbose: bool, label: str, steps: int, epochs: int) -> Iterator[Progress]:
     """The progress display that fits where stderr goes."""
+    display = elsewhere.get()
     if not verbose:
         yield Silent()
+    elif display is not None:
+        with display(label, steps, epochs) as shown:
+            yield shown
     elif sys.stderr.isatty():
         bar = Bar(label, steps, epochs)
         with bar.bar:

@@ -76,6 +76,8 @@ class Run:
     verbose: bool = False
     checkpoint: Checkpoint | None = None
     label: str = "training"
+    names: tuple[str, ...] = ()
+    """What the members are called in messages."""
     stop: Callable[[], bool] | None = None
     """Asked after every step; True stops as Ctrl-C does."""
 
@@ -282,8 +284,9 @@ class Training:
             cause = "exploding gradients: lower the learning rate or set clip=1.0"
         else:
             cause = "a network that gives no number for these inputs, or a prior that is far too wide"
+        who = f"({self.run.names[i]})" if self.run.names else f"{i} ({self.run.label})"
         return (
-            f"member {i} ({self.run.label}) was stopped at step {self.step} (epoch {epoch}, batch "
+            f"member {who} was stopped at step {self.step} (epoch {epoch}, batch "
             f"{number}): {what}. "
             f"Likely cause: {cause}. Its last finite state is kept; the other members go on"
         )

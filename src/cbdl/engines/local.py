@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from torch import Tensor
+
 from cbdl.bayes.checkpoint import Checkpoint
 from cbdl.bayes.cohort import Cohort, Member, Posterior
 from cbdl.bayes.data import Data
@@ -15,11 +17,15 @@ from cbdl.bayes.likelihoods import Likelihood
 from cbdl.bayes.priors import PriorLike
 from cbdl.bayes.train import Run
 
+from .split import bring, split, together
+
 
 class Method(Protocol):
     """An inference method: settings with a verb."""
 
     def fit(self, cohort: Cohort, data: Data, run: Run) -> Posterior: ...
+
+    def from_state(self, cohort: Cohort, state: dict[str, Tensor]) -> Posterior: ...
 
 
 @dataclass(frozen=True)
@@ -75,12 +81,16 @@ def tasks(
 
 
 def run_for(task: Task, run: Run, directory: Path | str | None, every_seconds: float = 60.0) -> Run:
-    """`run` with the label and the checkpoint file of `task`."""
-    label = f"likelihood {task.s}, {len(task.members)} members"
+    """`run` with the label, the members' names and the checkpoint file of `task`."""
+    made = replace(
+        run,
+        label=f"likelihood {task.s}, {len(task.members)} members",
+        names=tuple(map(str, task.members)),
+        seed=task.seed,
+    )
     if directory is None:
-        return replace(run, label=label, seed=task.seed)
-    point = Checkpoint(Path(directory) / f"{task.name}.safetensors", every_seconds)
-    return replace(run, label=label, seed=task.seed, checkpoint=point)
+        return made
+    return replace(made, checkpoint=Checkpoint(Path(directory) / f"{task.name}.safetensors", every_seconds))
 
 
 def fit(
@@ -100,3 +110,38 @@ def fit(
         (cohort, method.fit(cohort, data, run_for(task, run, checkpoint_dir, every_seconds)))
         for task, cohort in zip(todo, cohorts, strict=True)
     ]
+
+
+@dataclass(frozen=True)
+class Local:
+    """This process: cohorts one after the other, with all threads that torch may use."""
+
+    def train(
+        self,
+        todo: Sequence[Task],
+        data: Data,
+        method: Method,
+        run: Run,
+        *,
+        checkpoint_dir: Path | str | None = None,
+        every_seconds: float = 60.0,
+    ) -> list[tuple[Cohort, Posterior]]:
+        """Train every task; one (cohort, posterior) each, in order."""
+        parts = split(todo, 1, checkpoint_dir)
+        pieces = fit(
+            [part.task(todo) for part in parts],
+            data,
+            method,
+            run,
+            checkpoint_dir=checkpoint_dir,
+            every_seconds=every_seconds,
+        )
+        if len(pieces) == len(todo):
+            return pieces
+        # a run that another engine has begun is finished in the groups it was begun with
+        cohorts = [task.cohort(data) for task in todo]
+        trained = [bring(posterior) for _, posterior in pieces]
+        return [
+            (c, together(method, c, [t for t, g in zip(trained, parts, strict=True) if g.cohort == i]))
+            for i, c in enumerate(cohorts)
+        ]

@@ -1,0 +1,172 @@
+"""How the work of several cohorts is split into groups of members, and how what was learned is put together.
+
+Members do not meet in training, so any split gives the same posteriors up to rounding. A run with a checkpoint
+directory writes its split there, and whoever continues the run keeps to it, with as many workers as there are
+then: the checkpoints of the groups stay useful and the tensors stay the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, is_dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from cbdl.bayes.checkpoint import CheckpointError
+from cbdl.bayes.cohort import Cohort, Posterior
+from cbdl.bayes.train import Record
+
+if TYPE_CHECKING:
+    from .local import Method, Task
+
+FILE = "groups.json"
+FORMAT = "cbdl-groups-1"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Members of one cohort that are trained together: cohort number `cohort`, members `start` to `stop`."""
+
+    cohort: int
+    start: int
+    stop: int
+
+    def task(self, todo: Sequence[Task]) -> Task:
+        whole = todo[self.cohort]
+        return replace(whole, members=whole.members[self.start : self.stop])
+
+    def label(self, todo: Sequence[Task]) -> str:
+        """How a person calls this group: "likelihood 0, priors 2 to 3"."""
+        members = self.task(todo).members
+        first, last = members[0].k, members[-1].k
+        which = f"prior {first}" if len(members) == 1 else f"priors {first} to {last}"
+        return f"likelihood {members[0].s}, {which}"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a group brings home: the posterior's state (every tensor leads with the members) and its record."""
+
+    state: dict[str, Tensor]
+    record: Record | None
+
+
+def groups(sizes: Sequence[int], workers: int) -> list[Group]:
+    """One group a cohort or, with more workers than cohorts, one group a worker, as even as it gets.
+
+    >>> [(g.cohort, g.start, g.stop) for g in groups([4, 2], 1)]
+    [(0, 0, 4), (1, 0, 2)]
+    >>> [(g.cohort, g.start, g.stop) for g in groups([4, 2], 4)]
+    [(0, 0, 2), (0, 2, 3), (0, 3, 4), (1, 0, 2)]
+    """
+    counts = [1] * len(sizes)
+    while sum(counts) < min(workers, sum(sizes)):
+        # one more group for the cohort whose largest group is the largest of all
+        largest = [-(-size // count) for size, count in zip(sizes, counts, strict=True)]
+        counts[largest.index(max(largest))] += 1
+    made = []
+    for cohort, (size, count) in enumerate(zip(sizes, counts, strict=True)):
+        bounds = [-(-size * i // count) for i in range(count + 1)]
+        made += [Group(cohort, a, b) for a, b in pairwise(bounds)]
+    return made
+
+
+def split(todo: Sequence[Task], workers: int, directory: Path | str | None = None) -> list[Group]:
+    """The groups of `todo` for so many workers; the ones that `directory` remembers, if it does."""
+    sizes = [len(task.members) for task in todo]
+    if directory is None:
+        return groups(sizes, workers)
+    path = Path(directory) / FILE
+    if path.exists():
+        return _remembered(path, todo)
+    made = groups(sizes, workers)
+    _write(path, {"format": FORMAT, "groups": [_names(g.task(todo)) for g in made]})
+    return made
+
+
+def _names(task: Task) -> list[list[int]]:
+    return [[m.k, m.s] for m in task.members]
+
+
+def _remembered(path: Path, todo: Sequence[Task]) -> list[Group]:
+    try:
+        content = json.loads(path.read_text())
+        saved = [[tuple(member) for member in group] for group in content["groups"]]
+        known = content["format"] == FORMAT
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"cannot read {path} ({error}). Delete the directory to start again, or use another one"
+        ) from error
+    made, position = [], 0
+    members = [[(m.k, m.s) for m in task.members] for task in todo]
+    for cohort, own in enumerate(members):
+        start = 0
+        while position < len(saved) and start < len(own) and saved[position]:
+            stop = start + len(saved[position])
+            if saved[position] != own[start:stop]:
+                break
+            made.append(Group(cohort, start, stop))
+            position, start = position + 1, stop
+        known = known and start == len(own)
+    if not known or position != len(saved):
+        raise CheckpointError(
+            f"{path.parent} belongs to another run: its members are not the {sum(map(len, members))} of this one. "
+            "Use another directory, or delete it to start again; it was left as it is"
+        )
+    return made
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "w") as file:
+            json.dump(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise CheckpointError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+# ------------------------------------------------------------------------------------------------ together
+
+
+def bring(posterior: Posterior) -> Trained:
+    """What is needed to build `posterior` again elsewhere."""
+    record = getattr(posterior, "record", None)
+    return Trained(posterior.state(), record if isinstance(record, Record) else None)
+
+
+def together(method: Method, cohort: Cohort, parts: Sequence[Trained]) -> Posterior:
+    """One posterior for the whole cohort from those of its groups, in the order of the members."""
+    device = cohort.initial.device
+    names = parts[0].state
+    state = {name: torch.cat([part.state[name].to(device) for part in parts]) for name in names}
+    made: Any = method.from_state(cohort, state)
+    records = [part.record for part in parts if part.record is not None]
+    if len(records) == len(parts) and is_dataclass(made) and hasattr(made, "record"):
+        made = replace(made, record=join(records))  # type: ignore[type-var]
+    whole: Posterior = made
+    return whole
+
+
+def join(records: Sequence[Record]) -> Record:
+    """The record of all members from those of groups of them."""
+    failures: dict[int, str] = {}
+    before = 0
+    for record in records:
+        failures |= {before + i: message for i, message in record.failures.items()}
+        before += record.loss.shape[1]
+    return Record(
+        loss=torch.cat([r.loss for r in records], 1),
+        score=torch.cat([r.score for r in records], 1),
+        failures=failures,
+        stopped=torch.cat([r.stopped for r in records]),
+    )
