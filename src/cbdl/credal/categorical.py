@@ -26,6 +26,7 @@ from cbdl.credal._class_events import broadcast, class_event, class_gamble
 from cbdl.credal._optimum import Certified, Optimum
 from cbdl.credal.base import Base, CredalSet, Gamble
 from cbdl.credal.class_regions import ClassRegion
+from cbdl.credal.distance import distance
 from cbdl.credal.entropy import (
     AveragedUncertainty,
     averaged_entropies,
@@ -269,8 +270,6 @@ class CategoricalCredalSet(CredalSet):
         `order` is for "renyi", `cost` (J, J) for the Wasserstein distances. With `certificate`, the value
         with its gap and the weights of the nearest mixture.
         """
-        from cbdl.credal.distance import distance
-
         P, target, shape = self._against(p)
         ground = None if cost is None else self._cost(cost)
         best = distance(P, target, kind, order=order, cost=ground).reshaped(shape)
@@ -279,7 +278,7 @@ class CategoricalCredalSet(CredalSet):
     # --- arguments of the methods above ----------------------------------------------------------------
 
     def _batched(self, x: Tensor) -> Tensor:
-        return x.reshape(*self._batch, *x.shape[1:])
+        return x.reshape((*self._batch, *x.shape[1:]))
 
     def _extreme_mask(self) -> Tensor:
         return hull.extreme_mask(self._flat(), self._tolerance(hull.TOLERANCE))
