@@ -1,0 +1,218 @@
+"""Cohorts trained in processes of this machine, one a core, each with one thread.
+
+For convolutions on the CPU, where one process with many threads leaves cores idle. Workers are fresh interpreters,
+not forks: scripts need no `if __name__ == "__main__"`, and notebooks work. The data is written once and mapped into
+the memory of all workers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import joblib  # type: ignore[import-untyped]
+from safetensors.torch import save_file
+
+from cbdl.bayes.cohort import Cohort, Posterior
+from cbdl.bayes.data import Data
+from cbdl.bayes.train import Run, _Stop
+
+from .board import Place, board
+from .job import Outcome, pack
+from .local import Method, Task
+from .schedule import Schedule, Work, scratch
+from .worker import read, write
+
+# the worker must find the same modules as this process before it imports anything
+START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); from cbdl.engines.worker import main; main()"
+)
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Worker processes on this machine. `workers`: None for one a core. A worker that dies (killed, out of memory)
+    is replaced and resumes from its checkpoint, `retries` times for each group of members.
+    """
+
+    workers: int | None = None
+    threads: int = 1
+    """Threads of each worker."""
+    retries: int = 2
+
+    def __post_init__(self) -> None:
+        for name, least in (("workers", 1), ("threads", 1), ("retries", 0)):
+            value = getattr(self, name)
+            if value is not None and (int(value) != value or value < least):
+                raise ValueError(f"{name} is {value}; it must be a whole number of at least {least}")
+
+    def train(
+        self,
+        todo: Sequence[Task],
+        data: Data,
+        method: Method,
+        run: Run,
+        *,
+        checkpoint_dir: Path | str | None = None,
+        every_seconds: float = 60.0,
+    ) -> list[tuple[Cohort, Posterior]]:
+        """Train every task; one (cohort, posterior) each, in order."""
+        if data.x.device.type != "cpu":
+            raise ValueError(
+                f"Processes trains on the CPU, the data is on {data.x.device}; use device='cpu', or engine=Local()"
+            )
+        workers = self.workers or max(1, joblib.cpu_count() // self.threads)
+        with scratch() as place:
+            work = Work.of(
+                todo,
+                data,
+                method,
+                run,
+                workers=workers,
+                threads=self.threads,
+                checkpoint_dir=checkpoint_dir,
+                scratch=place,
+                every_seconds=every_seconds,
+            )
+            shared = _share(data, Path(place) / "data.safetensors")
+            with board(run.verbose, work.labels) as shown:
+                schedule = Schedule(work.labels, self.retries, shown, checkpoint_dir)
+                _carry_out(schedule, work.jobs, shared, min(workers, len(work.jobs)), self.threads, run)
+            return work.result(method, schedule.conclude())
+
+
+def _share(data: Data, path: Path) -> tuple[str, bytes]:
+    """The data in a file that workers map."""
+    skeleton, tensors = pack(data)
+    seen: set[int] = set()
+    ready = {}
+    for i, x in enumerate(tensors):
+        # no two tensors of a safetensors file may share memory
+        start = x.untyped_storage().data_ptr()
+        ready[str(i)] = x.clone() if start in seen else x
+        seen.add(start)
+    save_file(ready, path)
+    return str(path), skeleton
+
+
+class _Worker:
+    """One worker process as the run sees it. What it says, and its end, arrive in `inbox`."""
+
+    def __init__(self, inbox: queue.SimpleQueue[tuple[_Worker, Any]], threads: int) -> None:
+        number = str(threads)
+        self.group: int | None = None
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", START, json.dumps(sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "OMP_NUM_THREADS": number, "MKL_NUM_THREADS": number},
+            # Ctrl-C at a terminal is for the run, which then asks its workers to stop
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._listen, args=(inbox,), daemon=True)
+        self._reader.start()
+
+    def _listen(self, inbox: queue.SimpleQueue[tuple[_Worker, Any]]) -> None:
+        assert self.process.stdout is not None
+        try:
+            while True:
+                inbox.put((self, read(self.process.stdout)))
+        except Exception:  # the end of the stream, or a frame cut short by the worker's death
+            self.process.wait()
+            inbox.put((self, None))
+
+    def send(self, message: Any) -> None:
+        assert self.process.stdin is not None
+        with suppress(OSError):  # dead: the reader will say so
+            write(self.process.stdin, message)
+
+    def how(self) -> str:
+        """How it ended, in words."""
+        code = self.process.returncode
+        if code is not None and code < 0:
+            with suppress(ValueError):
+                return f"was killed ({signal.Signals(-code).name})"
+        return f"ended with exit code {code}"
+
+    def close(self) -> None:
+        """End the process, at once if it still works on something."""
+        if self.group is not None:
+            self.process.kill()
+        with suppress(OSError):
+            if self.process.stdin is not None:
+                self.process.stdin.close()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._reader.join()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+@contextmanager
+def _closed_at_the_end(crew: list[_Worker]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for worker in crew:
+            worker.close()
+
+
+def _carry_out(
+    schedule: Schedule, jobs: Sequence[bytes], shared: tuple[str, bytes], number: int, threads: int, run: Run
+) -> None:
+    """Give out jobs until all groups have ended or the run halts."""
+    inbox: queue.SimpleQueue[tuple[_Worker, Any]] = queue.SimpleQueue()
+    crew: list[_Worker] = []
+    told = False
+    with _closed_at_the_end(crew), _Stop(run.stop) as stop:
+        while True:
+            if schedule.halting and not told:
+                told = True
+                for worker in crew:
+                    worker.send("stop")
+            while schedule.waiting and not schedule.halting:
+                free = next((w for w in crew if w.group is None), None)
+                if free is None and len(crew) < number:
+                    crew.append(free := _Worker(inbox, threads))
+                if free is None:
+                    break
+                free.group = schedule.waiting.popleft()
+                free.send((jobs[free.group], *shared))
+            if not any(w.group is not None for w in crew):
+                return
+            with suppress(queue.Empty):
+                _hear(schedule, crew, *inbox.get(timeout=0.1))
+            schedule.stopped = schedule.stopped or stop.asked()
+
+
+def _hear(schedule: Schedule, crew: list[_Worker], worker: _Worker, message: Any) -> None:
+    """One message of a worker, or None: it is dead."""
+    if message is None:
+        crew.remove(worker)
+        group, worker.group = worker.group, None
+        worker.close()
+        if group is not None:
+            schedule.died(group, worker.how())
+        return
+    kind, content = message
+    assert worker.group is not None
+    if kind == "progress":
+        assert isinstance(content, Place)
+        schedule.board.update(worker.group, content)
+    else:
+        assert isinstance(content, Outcome)
+        group, worker.group = worker.group, None
+        schedule.ended(group, content)
