@@ -4,7 +4,8 @@
 
 among the smallest sets the one with the largest lower probability, then the lexicographically first. Bounds
 on the size and classes that provably do not matter leave few subsets to look at; these are enumerated all at
-once. What is still too large goes to HiGHS, set by set, and comes back with a bound on the size.
+once. What is still too large goes to HiGHS, set by set, and comes back with a bound on the size; there the
+choice among covers of the smallest size is the solver's.
 """
 
 from __future__ import annotations
@@ -25,11 +26,17 @@ from cbdl.credal._batch import in_chunks
 SUBSETS = 1 << 16
 """Sets with at most so many candidate subsets are enumerated."""
 
-NODES = 2000
+NODES = 100
 """Branch-and-bound nodes that HiGHS may spend on one set: a count, not a time, so that answers repeat."""
 
 CUTS = 50
 """Proposals of HiGHS that may fail the exact check before we settle for the bound."""
+
+LEVELLED = 64
+"""Above so many free classes the first smallest cover is kept: raising its level would take too long."""
+
+STEP = 2e-6
+"""HiGHS forgives 1e-6 in a constraint, so levels closer than this count as equal there."""
 
 CACHE = 1 << 24
 """Bytes of one block of the enumeration: small enough to stay near the processor."""
@@ -93,9 +100,9 @@ def _bounds(P: Tensor, target: float) -> tuple[Tensor, Tensor, Tensor]:
 def _reduce(P: Tensor, upper: Tensor, target: float, tolerance: float) -> tuple[Tensor, Tensor]:
     """(b, J) twice: classes that every cover holds, and the other ones that the best cover may hold.
 
-    Every cover holds y if the rest of the classes misses the target under some extreme. Class a beats b if it
-    is strictly more likely under every extreme, or never less likely and of lower index: then exchanging b for a
-    makes a cover better, so the best cover that holds b holds all that beat b, and there is no room for b if
+    Every cover holds y if the other classes miss the target under some extreme. Class a beats b if it is
+    strictly more likely under every extreme, or never less likely and of lower index: then exchanging b for a
+    makes a cover better. So the best cover that holds b holds all that beat b, and there is no room for b if
     these are as many as the upper bound on the size.
     """
     total = P.sum(-1, keepdim=True)
@@ -132,7 +139,9 @@ def _buckets(width: Tensor, low: Tensor, high: Tensor) -> Tensor:
 @lru_cache(maxsize=64)
 def _masks(width: int, k: int) -> Tensor:
     """(C(width, k), width) float64 0/1: all subsets of size k in lexicographic order."""
-    rows = np.array(list(itertools.combinations(range(width), k)), dtype=np.int64).reshape(-1, k)
+    rows = np.array(list(itertools.combinations(range(width), k)), dtype=np.int64).reshape(
+        math.comb(width, k), k
+    )
     out = np.zeros((len(rows), width))
     np.put_along_axis(out, rows, 1.0, axis=1)
     return torch.from_numpy(out)
@@ -253,32 +262,34 @@ def _cover_by_milp(
             break
         else:
             cuts.append((~chosen).astype(np.float64))
-    return _raise_level(P, rows, columns, forced, cover), min(bound, int(cover.sum()))
+    if len(columns) <= LEVELLED:
+        cover = _raise_level(P, rows, columns, forced, cover)
+    return cover, min(bound, int(cover.sum()))
 
 
 def _raise_level(P: Float, rows: Float, columns: npt.NDArray[np.intp], forced: Bool, cover: Bool) -> Bool:
-    """A cover of the same size with the largest lower probability that HiGHS finds: max z, P_j(S) >= z."""
-    n = len(columns)
-    scale = 1e4  # lifts z above the absolute tolerances of HiGHS
+    """A cover of the same size whose lower probability is the largest up to STEP: ask for more until it fails.
+
+    (One programme with the level as a continuous variable would do, but HiGHS then writes to stdout.)
+    """
     base = P[:, forced].sum(1)
-    level = np.column_stack([scale * rows, -np.ones(len(rows))])
-    size = np.append(np.ones(n), 0.0)
     k = cover.sum() - forced.sum()
-    constraints = [LinearConstraint(level, -scale * base), LinearConstraint(size, k, k)]
-    found = _milp(np.append(np.zeros(n), -1.0), constraints, continuous=1, top=scale)
-    if found.x is None:
-        return cover
-    better = forced.copy()
-    better[columns[found.x[:n] > 0.5]] = True
-    same = better.sum() == cover.sum()
-    return better if same and P[:, better].sum(1).min() > P[:, cover].sum(1).min() else cover
+    size = LinearConstraint(np.ones(len(columns)), k, k)
+    while True:
+        level = P[:, cover].sum(1).min()
+        found = _milp(np.zeros(len(columns)), [LinearConstraint(rows, level + STEP - base), size])
+        if found.x is None:
+            return cover
+        better = forced.copy()
+        better[columns[found.x > 0.5]] = True
+        if better.sum() != cover.sum() or P[:, better].sum(1).min() <= level:
+            return cover
+        cover = better
 
 
-def _milp(cost: Float, constraints: list[LinearConstraint], continuous: int = 0, top: float = 1.0) -> Any:
-    """HiGHS on 0/1 variables, the last `continuous` ones free in [0, top]."""
-    kind = np.ones(len(cost))
-    limit = np.ones(len(cost))
-    if continuous:
-        kind[-continuous:], limit[-continuous:] = 0, top
+def _milp(cost: Float, constraints: list[LinearConstraint]) -> Any:
+    """HiGHS on 0/1 variables."""
     options = {"node_limit": NODES, "mip_rel_gap": 0.0}
-    return milp(cost, constraints=constraints, integrality=kind, bounds=Bounds(0, limit), options=options)
+    return milp(
+        cost, constraints=constraints, integrality=np.ones(len(cost)), bounds=Bounds(0, 1), options=options
+    )

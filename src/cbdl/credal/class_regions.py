@@ -40,8 +40,8 @@ class ClassRegion:
     lower_probability: (...,) min over the credal set of P(region)
     upper_probability: (...,) max over the credal set of P(region)
     level:             (...,) the level attained: the lower probability, at least 1 - alpha - slack
-    gap:               (...,) every region of the level has at least measure - gap classes: 0 proves that `measure`
-                       is minimal. Methods other than "minimal" prove nothing and say -1
+    gap:               (...,) every region of the level has at least measure - gap classes: 0 proves that
+                       `measure` is minimal. Methods other than "minimal" prove nothing and say -1
     """
 
     mask: Array

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from typing import Literal, cast, get_args
 
+import numpy as np
 import torch
+from scipy.optimize import linprog
 from torch import Tensor
 
 from cbdl.credal._batch import in_chunks
+from cbdl.credal._linprog import matrix_game
 
 Rule = Literal[
     "maximin", "gamma-maximin", "gamma-maximax", "maximality", "e-admissible", "interval-dominance"
@@ -27,8 +30,8 @@ ROUNDING = 1e-12
 def decide(expected: Tensor, rule: str = "maximin", *, tolerance: float = ROUNDING) -> Tensor:
     """(B, A) bool: the actions that `rule` keeps, given `expected` (B, A, m).
 
-    - "gamma-maximin": all maximisers of min_j E_j[u_a]. "maximin" is the same; with the identity as utility it
-      is the paper's modified Step 6, argmax_y min_j p_j(y).
+    - "gamma-maximin": all maximisers of min_j E_j[u_a]. "maximin" is the same; with the identity as utility
+      it is the paper's modified Step 6, argmax_y min_j p_j(y).
     - "gamma-maximax": all maximisers of max_j E_j[u_a].
     - "maximality": a stays unless some b has E_j[u_b - u_a] > 0 for all j.
     - "e-admissible": a stays if some mixture of the extremes makes it optimal.
@@ -77,30 +80,66 @@ def _dominated(expected: Tensor, tie: Tensor) -> Tensor:
 
 
 def _e_admissible(expected: Tensor, tie: Tensor) -> Tensor:
-    """Optimal at an extreme: admissible. Not maximal: not. The others: a is admissible if and only if
+    """Optimal at an extreme or at the centre: admissible. Worse than a fixed mixture of actions under every
+    extreme: not, because at every beta one of the mixed actions is better. The others: a is admissible if and
+    only if
 
         max over beta in the simplex of min_b sum_j beta_j E_j[u_a - u_b]  =  0,
 
-    a matrix game; b runs over the maximal actions, because the best one at any beta is maximal.
+    a matrix game; b runs over the maximal actions, because the best one at any beta is maximal. It is decided
+    within the certified gap of the game: an action that cannot be ruled out is kept.
     """
-    from cbdl.credal._linprog import matrix_game
-
-    kept = (expected >= expected.amax(1, keepdim=True) - tie.unsqueeze(-1)).any(-1)
+    winners = (expected >= expected.amax(1, keepdim=True) - tie.unsqueeze(-1)).any(-1)
+    kept = winners | _maximisers(expected.mean(-1), tie)
     maximal = _maximal(expected, tie)
-    sets, actions = (maximal & ~kept).nonzero().unbind(-1)
+    share = winners / winners.sum(-1, keepdim=True)
+    mixed = (share.to(expected).unsqueeze(1) @ expected) - expected
+    beaten = (mixed > tie.unsqueeze(-1)).all(-1)
+    undecided = maximal & ~kept & ~beaten
+    # Fewer rivals make a game easier, and an action that loses it is out; most fall to the winners alone.
+    if 4 * int(winners.sum(-1).amax()) <= expected.shape[1]:
+        undecided = _may_win(expected, undecided, winners, tie)
+    return kept | _may_win(expected, undecided, maximal, tie)
+
+
+def _may_win(expected: Tensor, actions: Tensor, rivals: Tensor, tie: Tensor) -> Tensor:
+    """(B, A): those of `actions` that are as good as all `rivals` at some beta; both masks are (B, A)."""
+    sets, own = actions.nonzero().unbind(-1)
+    out = torch.zeros_like(actions)
     if not len(sets):
-        return kept
+        return out
+    R, m = int(rivals.sum(-1).amax()), expected.shape[-1]
+    others = rivals.long().argsort(dim=-1, descending=True, stable=True)[:, :R]
+    real = rivals.gather(-1, others).unsqueeze(-1)
 
     def possible(b: Tensor, a: Tensor) -> tuple[Tensor]:
-        game = expected[b, a].unsqueeze(1) - expected[b]
-        game = torch.where(maximal[b].unsqueeze(-1), game, game.new_zeros(()))
+        rows = expected[b.unsqueeze(-1), others[b]]
+        # Padding is a rival that always draws.
+        game = torch.where(real[b], expected[b, a].unsqueeze(1) - rows, rows.new_zeros(()))
         best = matrix_game(game)
-        return (best.value + best.gap >= -tie[b, 0],)
+        best_value, limit = best.value + best.gap, -tie[b, 0]
+        unsure = (best.value < limit) & (best_value >= limit) & (best.gap > -1e3 * limit)
+        for i in unsure.nonzero().squeeze(-1).tolist():
+            best_value[i] = _game_by_highs(game[i])
+        return (best_value >= limit,)
 
-    A, m = expected.shape[1:]
-    (found,) = in_chunks(possible, sets, actions, per_set=64 * A * m)
-    kept[sets, actions] = found
-    return kept
+    (out[sets, own],) = in_chunks(possible, sets, own, per_set=32 * R * m)
+    return out
+
+
+def _game_by_highs(game: Tensor) -> float:
+    """The value of one game, for the rare one whose certificate is too wide to decide. 0 up to 1e-9 is 0."""
+    G = game.cpu().numpy() / float(game.abs().amax())
+    R, m = G.shape
+    found = linprog(
+        np.append(np.zeros(m), -1.0),
+        A_ub=np.column_stack([-G, np.ones(R)]),
+        b_ub=np.zeros(R),
+        A_eq=np.append(np.ones(m), 0.0)[None],
+        b_eq=[1.0],
+        bounds=[(0, None)] * m + [(-2, 2)],
+    )
+    return 0.0 if found.x is None or -found.fun >= -1e-9 else -float(found.fun) * float(game.abs().amax())
 
 
 def choose(mask: Tensor, seed: int) -> Tensor:
