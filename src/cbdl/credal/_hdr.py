@@ -74,7 +74,9 @@ def _hdr(mix: Mixtures, alpha: float, size: int) -> tuple[Tensor, Crossings]:
             break
     else:
         everything = torch.ones_like(rows, dtype=torch.bool)
-        done.append(_kept(crossings(shape, level[rows], rows), everything, rows, torch.zeros_like(level[rows])))
+        done.append(
+            _kept(crossings(shape, level[rows], rows), everything, rows, torch.zeros_like(level[rows]))
+        )
     return level, joined(done)
 
 

@@ -112,7 +112,8 @@ def evaluate(mix: Mixtures, grid: Grid) -> Derivatives:
     """log p, p'/p and p''/p at the nodes (B, N), a cache-sized slice of the batch at a time."""
     step = max(1, CACHE // (8 * mix.loc.shape[1] * grid.high.shape[1]))
     parts = [
-        mix[i : i + step].on(grid.high[i : i + step], grid.low[i : i + step]) for i in range(0, len(mix), step)
+        mix[i : i + step].on(grid.high[i : i + step], grid.low[i : i + step])
+        for i in range(0, len(mix), step)
     ]
     logp, score, bend = (torch.cat(column) for column in zip(*parts, strict=True))
     return logp, score, bend
@@ -151,7 +152,7 @@ def _brackets(mix: Mixtures, grid: Grid, values: Derivatives) -> tuple[Tensor, .
 
     (owner, column, order within the cell, start, end, anchor, unit, sign of p' at the end).
     """
-    logp, score, bend = values
+    logp, score, _ = values
     up = score >= 0
     owner, column = (up[:, 1:] != up[:, :-1]).nonzero(as_tuple=True)
     anchor, start, end, unit = grid.between(owner, column, column + 1)

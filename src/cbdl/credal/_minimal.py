@@ -123,7 +123,6 @@ def _maximise(shared: _Shared) -> Tensor:
     now, part = _dual(shared, lam), shared
     for _ in range(STEPS):
         g = (1 - alpha) - now.coverage
-        total = (lam * slack).sum(-1)
         # What the gap would be if the region were feasible; infeasibility is charged at the current prices.
         gap = (lam * g.abs()).sum(-1) + lam.sum(-1) * g.clamp_min(0).amax(-1)
         better = gap < best_gap[rows]
@@ -133,20 +132,14 @@ def _maximise(shared: _Shared) -> Tensor:
             break
         rows, lam, slack, part = rows[on], lam[on], slack[on], part[on]
         now = _Dual(now.coverage[on], now.measure[on], now.hessian[on])
-        mu = (torch.minimum(torch.full_like(total, 0.1), total / now_measure(now, on, total)) * total)[on] / sets.m
+        # The target for lambda slack falls to a tenth, and quadratically in the end.
+        total = (lam * slack).sum(-1)
+        mu = (total / now.measure.clamp_min(1e-300)).clamp_max(0.1) * total / sets.m
         lam, slack, now = _step(part, lam, slack, now, mu)
     return best
 
 
-def now_measure(now: _Dual, on: Tensor, total: Tensor) -> Tensor:
-    full = torch.ones_like(total)
-    full[on] = now.measure.clamp_min(1e-300)
-    return full
-
-
-def _step(
-    part: _Shared, lam: Tensor, slack: Tensor, now: _Dual, mu: Tensor
-) -> tuple[Tensor, Tensor, _Dual]:
+def _step(part: _Shared, lam: Tensor, slack: Tensor, now: _Dual, mu: Tensor) -> tuple[Tensor, Tensor, _Dual]:
     """One Newton step on gradient D + slack = 0, lambda slack = mu, shortened until D does not fall behind."""
     g = (1 - part.alpha) - now.coverage
     # Scaled by lambda, so that extremes of very different scale are on one footing.
@@ -162,7 +155,7 @@ def _step(
     rate = (right * d).sum(-1)
     t = _longest(d, torch.ones_like(d))
     ts = _longest(slack_step, slack)
-    new, todo = _dual(part, lam + t[:, None] * direction), None
+    new = _dual(part, lam + t[:, None] * direction)
     todo = torch.arange(len(lam), device=lam.device)
     for _ in range(30):
         moved = lam[todo] + t[todo, None] * direction[todo]
@@ -173,7 +166,11 @@ def _step(
             break
         t[todo] *= 0.4
         again = _dual(part[todo], lam[todo] + t[todo, None] * direction[todo])
-        new.coverage[todo], new.measure[todo], new.hessian[todo] = again.coverage, again.measure, again.hessian
+        new.coverage[todo], new.measure[todo], new.hessian[todo] = (
+            again.coverage,
+            again.measure,
+            again.hessian,
+        )
     return lam + t[:, None] * direction, slack + ts[:, None] * slack_step, new
 
 

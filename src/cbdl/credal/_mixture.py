@@ -117,7 +117,11 @@ def _derivatives(y: Tensor, scale: Tensor, height: Tensor, dim: int) -> Derivati
 
 
 def masses(
-    loc: Tensor, scale: Tensor, weights: Tensor, low_end: tuple[Tensor, Tensor], high_end: tuple[Tensor, Tensor]
+    loc: Tensor,
+    scale: Tensor,
+    weights: Tensor,
+    low_end: tuple[Tensor, Tensor],
+    high_end: tuple[Tensor, Tensor],
 ) -> Tensor:
     """Probability of intervals: sum over the last dimension of w (Phi(z_b) - Phi(z_a)), without cancellation.
 
