@@ -156,7 +156,8 @@ def _wasserstein(P: Tensor, p: Tensor, power: int, cost: Cost) -> Optimum:
     elif isinstance(cost, str) and power == 1:
         _check_index(cost)
         # On a line W1 is the L1 distance of the distribution functions.
-        answer = least_deviation(P.cumsum(-1)[..., :-1], p.cumsum(-1)[..., :-1])
+        last = max(1, P.shape[-1] - 1)
+        answer = least_deviation(P.cumsum(-1)[..., :last], p.cumsum(-1)[..., :last])
     else:
         answer = _near_zero(P, p, _cost_matrix(cost, P) ** power)
     return rooted(answer) if power == 2 else answer
