@@ -1,14 +1,16 @@
-"""The bound that a variational posterior optimises: KL (the ELBO), Renyi-alpha, chi-squared (the paper's
-remark on collapse).
+"""The bound that a variational posterior optimises: KL (the ELBO), Renyi-alpha, chi-squared (the paper's remark
+on posteriors that coincide after projection).
 
-With draws theta_d ~ q and log ratios r_d = log p(D | theta_d) / T + log p(theta_d) - log q(theta_d):
+With draws theta_d ~ q, weights w_d = p(D | theta_d)^(1/T) p(theta_d) / q(theta_d) and log ratios r_d = log w_d:
 
-- KL: mean_d r_d, a lower bound of the (tempered) log evidence, largest at the q that is nearest in KL(q ||
-  posterior).
-- Renyi(alpha), 0 < alpha < 1: log mean_d exp((1 - alpha) r_d) / (1 - alpha); the ELBO as alpha -> 1, the
-  evidence as alpha -> 0. A small alpha covers more of the posterior's mass.
-- ChiSquared: log mean_d exp(2 r_d) / 2, an upper bound of the log evidence that is made small; q covers all
-  of the mass.
+- KL: mean_d r_d, a lower bound of the (tempered) log evidence, largest where KL(q || posterior) is smallest.
+- Renyi(alpha): log mean_d exp((1 - alpha) r_d) / (1 - alpha); the ELBO as alpha -> 1, the evidence as
+  alpha -> 0. A small alpha covers more of the posterior's mass.
+- ChiSquared: log mean_d exp(2 r_d) / 2, an upper bound of the log evidence, to be made small; q covers all mass.
+
+Gradients are doubly reparameterised: only the path theta_d = mu + sigma eps_d is followed, with the parameters of q
+held where they enter log q directly. The gradient of the loss is -sum_d c_d (d r_d / d theta_d) (d theta_d / d .) with
+the coefficients c below. It has no noise where q is the posterior.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ class KL:
         """(..., draws) -> (...)"""
         return ratio.mean(-1)
 
-    def weights(self, ratio: Tensor) -> Tensor:
-        """The derivative of the loss by minus each log ratio (..., draws)."""
+    def coefficients(self, ratio: Tensor) -> Tensor:
+        """c (..., draws)"""
         return torch.full_like(ratio, 1 / ratio.shape[-1])
 
     def loss(self, ratio: Tensor) -> Tensor:
@@ -54,8 +56,10 @@ class Renyi:
         power = 1 - self.alpha
         return (torch.logsumexp(power * ratio, -1) - math.log(ratio.shape[-1])) / power
 
-    def weights(self, ratio: Tensor) -> Tensor:
-        return torch.softmax((1 - self.alpha) * ratio, -1)
+    def coefficients(self, ratio: Tensor) -> Tensor:
+        """alpha v + (1 - alpha) v^2 with v = softmax((1 - alpha) r): unbiased for the bound of so many draws."""
+        v = torch.softmax((1 - self.alpha) * ratio, -1)
+        return self.alpha * v + (1 - self.alpha) * v.square()
 
     def loss(self, ratio: Tensor) -> Tensor:
         return -self.bound(ratio)
@@ -70,8 +74,13 @@ class ChiSquared:
     def bound(self, ratio: Tensor) -> Tensor:
         return 0.5 * (torch.logsumexp(2 * ratio, -1) - math.log(ratio.shape[-1]))
 
-    def weights(self, ratio: Tensor) -> Tensor:
-        return -torch.softmax(2 * ratio, -1)
+    def coefficients(self, ratio: Tensor) -> Tensor:
+        """softmax(2 r): the gradient of the bound itself, not of its estimate from so many draws.
+
+        The estimate can be made small by moving q to where the posterior has no mass, because no draw then tells;
+        this gradient moves q towards the draws that the posterior likes best.
+        """
+        return torch.softmax(2 * ratio, -1)
 
     def loss(self, ratio: Tensor) -> Tensor:
         return self.bound(ratio)

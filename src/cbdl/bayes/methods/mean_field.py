@@ -38,6 +38,9 @@ class MeanField:
     warmup: float = 0.0
     """Share of the steps in which the weight of the KL rises from 0 to its value."""
     divergence: Divergence = field(default_factory=KL)
+    settle: float = 0.25
+    """Share of the steps for which another divergence than KL lets KL go first. From a start far away, bounds that
+    cover all mass first spread q very wide, and take long to come back."""
     schedule: Literal["constant", "cosine"] = "cosine"
     clip: float | None = None
     patience: int | None = None
@@ -52,6 +55,8 @@ class MeanField:
             raise ValueError(f"temperature is {self.temperature}; it must be positive (1: Bayes' rule)")
         if not 0 <= self.warmup <= 1:
             raise ValueError(f"warmup is {self.warmup}; it is a share of the steps, between 0 and 1")
+        if not 0 <= self.settle < 1:
+            raise ValueError(f"settle is {self.settle}; it is a share of the steps, from 0 to below 1")
         if not (math.isfinite(self.initial_scale) and self.initial_scale > 0):
             raise ValueError(f"initial_scale is {self.initial_scale}; it must be positive")
         least = self.divergence.least_draws
@@ -160,7 +165,7 @@ class _Objective:
         sigma = F.softplus(rho)
         theta = torch.addcmul(mu.unsqueeze(1), sigma.unsqueeze(1), eps)
         weight = self._kl_weight(step, steps)
-        if isinstance(self.settings.divergence, KL):
+        if isinstance(self.settings.divergence, KL) or step < self.settings.settle * steps:
             loss, by_mu, by_sigma, by_noise = self._kl(batch, theta, eps, mu, sigma, noise, weight, step)
         else:
             loss, by_mu, by_sigma, by_noise = self._other(batch, theta, eps, sigma, noise, weight, step)
@@ -228,7 +233,7 @@ class _Objective:
     def _other(
         self, batch: Batch, theta: Tensor, eps: Tensor, sigma: Tensor, noise: Tensor, weight: float, step: int
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The loss T / N * bound: by theta_d, the draw's weight times -d log ratio_d."""
+        """The loss T / N * bound of another divergence, and its doubly reparameterised gradient."""
         cohort, divergence = self.cohort, self.settings.divergence
         with torch.enable_grad():
             leaf = theta.detach().requires_grad_()
@@ -246,15 +251,14 @@ class _Objective:
             batch.x,
             self.buffers,
             lambda out, own: cohort.score(batch, out, own),
-            lambda seen, rows: divergence.weights(ratio(seen, rows)),
+            lambda seen, rows: divergence.coefficients(ratio(seen, rows)),
             step,
         )
         ratios = ratio(nll, slice(None))
-        w = divergence.weights(ratios).unsqueeze(-1)
-        total = by_theta - weight * w * by_prior
-        # log q(theta_d) = -log sigma - eps^2 / 2: through theta it is constant, by sigma it is -1 / sigma
-        by_sigma = (total * eps).sum(1) - weight * w.sum(1) / sigma
-        return weight * divergence.loss(ratios), total.sum(1), by_sigma, by_noise
+        c = weight * divergence.coefficients(ratios).unsqueeze(-1)
+        # log q(theta) has the derivative -eps / sigma by theta
+        total = by_theta - c * (by_prior + eps / sigma.unsqueeze(1))
+        return weight * divergence.loss(ratios), total.sum(1), (total * eps).sum(1), by_noise
 
     def validate(self, data: Data) -> Tensor:
         """Minus the validation ELBO per row: mean NLL + T KL / N, with fixed draws so that epochs compare."""

@@ -1,0 +1,207 @@
+"""Laplace's approximation: a Normal around the mode with the curvature there (Step 3, after training).
+
+All of it is our own, not laplace-torch: that library holds one network, takes one scalar (or per layer) prior
+precision around zero, and has no members' axis. Here all members are one batch, and the prior of every
+member enters coordinate by coordinate, with its location, in the mode and in the precision.
+
+Three approximations of the likelihood's curvature: `full` (the generalised Gauss-Newton matrix, exact for
+linear models with Normal noise), `kronecker` (for each Linear and Conv2d layer a Kronecker product of the
+second moments of its inputs and of the derivatives by its outputs), `diagonal`; over all parameters, a part,
+or the last layer (default). A network is linear in its last layer, so that there the draws of `sample` give
+the linearised predictive distribution; for deeper parts draws through the network can be wider than it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from cbdl.bayes._densities import HALF_LOG_2PI
+from cbdl.bayes.cohort import Cohort
+from cbdl.bayes.data import Data
+from cbdl.bayes.forward import Buffers
+from cbdl.bayes.train import Plan, Record, Run, train
+
+from ._curvature import Part, gauss_newton, gauss_newton_diagonal, prior_precision
+from ._points import PointObjective, Potential, buffer_state, normal_draws, state_buffers
+
+LARGEST = 6000
+"""Coordinates that a full matrix may have."""
+
+
+@dataclass(frozen=True)
+class Laplace:
+    """Settings: the training of the mode (as for Ensemble), then which curvature of which parameters.
+
+    `part`: "last" (the module that owns the last parameter), "all", or a pattern of parameter names; the
+    other parameters stay at the mode. A learned noise scale stays at its value at the mode. For priors that
+    are not Normal the precision is that of the Normal with the same centre and the same slope at the mode.
+    """
+
+    epochs: int = 50
+    batch_size: int = 128
+    lr: float = 1e-3
+    hessian: Literal["full", "kronecker", "diagonal"] = "full"
+    part: str = "last"
+    newton: int = 5
+    """With a full matrix: at most so many Newton steps on the part, so that the mode is one (each costs as
+    much as the matrix; none is made once the mode is within 1e-3 posterior standard deviations).
+    """
+    schedule: Literal["constant", "cosine"] = "cosine"
+    clip: float | None = None
+    patience: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.hessian not in ("full", "kronecker", "diagonal"):
+            raise ValueError(f'hessian is {self.hessian!r}; give "full", "kronecker" or "diagonal"')
+        if self.newton < 0:
+            raise ValueError(f"newton is {self.newton}; it must be at least 0")
+        self.plan  # noqa: B018  its own checks
+
+    @property
+    def plan(self) -> Plan:
+        return Plan(self.epochs, self.batch_size, self.lr, self.schedule, self.clip, self.patience)
+
+    def fit(self, cohort: Cohort, data: Data, run: Run) -> LaplacePosterior:
+        """The modes of all members, trained together, and the curvature at each."""
+        part = self._part(cohort)
+        trainee = PointObjective(cohort, data, cohort.initial.unsqueeze(1))
+        record = train(trainee, data, self.plan, run, {**cohort.fingerprint(), "method": repr(self)})
+        mode, noise = trainee.theta[:, 0].clone(), trainee.noise.clone()
+        with torch.no_grad():
+            return self.around(cohort, data, mode, noise, trainee.buffers, part, record)
+
+    def around(
+        self,
+        cohort: Cohort,
+        data: Data,
+        mode: Tensor,
+        noise: Tensor,
+        buffers: Buffers,
+        part: Part,
+        record: Record | None = None,
+    ) -> LaplacePosterior:
+        """The posterior around `mode` (members, P), which must be (nearly) one."""
+        potential = Potential(cohort, data, buffers)
+        if self.hessian == "full":
+            mode, precision = _newton(potential, mode, noise, part, self.newton)
+            factor = torch.linalg.cholesky(precision)
+            eye = torch.eye(part.size, dtype=factor.dtype, device=factor.device)
+            spread = {"root": torch.linalg.solve_triangular(factor, eye, upper=False).mT}
+            half_log_det = factor.diagonal(dim1=1, dim2=2).log().sum(1)
+        elif self.hessian == "diagonal":
+            own = gauss_newton_diagonal(cohort, mode, noise, buffers, data, part)
+            own += prior_precision(cohort, mode)[:, part.index]
+            spread, half_log_det = {"sigma": own.rsqrt()}, 0.5 * own.log().sum(1)
+        else:
+            from ._kronecker import kronecker
+
+            spread, half_log_det = kronecker(cohort, mode, noise, buffers, data, part)
+        energy = potential(mode.unsqueeze(1), noise)[0][:, 0].double()
+        evidence = -energy + part.size * HALF_LOG_2PI - half_log_det
+        spread = {n: s.to(mode.dtype) for n, s in spread.items()}
+        return LaplacePosterior(cohort.seeds, mode, noise, buffers, part, spread, evidence, record)
+
+    def from_state(self, cohort: Cohort, state: dict[str, Tensor]) -> LaplacePosterior:
+        """The posterior that `state()` of another one describes."""
+        spread = {n.removeprefix("spread."): s for n, s in state.items() if n.startswith("spread.")}
+        buffers, part = state_buffers(state), self._part(cohort)
+        return LaplacePosterior(
+            cohort.seeds, state["mode"], state["noise"], buffers, part, spread, state["evidence"]
+        )
+
+    def _part(self, cohort: Cohort) -> Part:
+        part = Part.of(cohort.layout, self.part, cohort.initial.device)
+        if self.hessian == "full" and part.size > LARGEST:
+            raise ValueError(
+                f"hessian='full' would need a matrix of {part.size} x {part.size} for every member; use "
+                "hessian='kronecker' or 'diagonal', or a smaller part"
+            )
+        return part
+
+
+@dataclass(frozen=True)
+class LaplacePosterior:
+    """Normal around the mode (members, P) on the coordinates of `part`; the others are constants.
+
+    `spread` is "root" (members, p, p), covariance root root^T; or "sigma" (members, p); or the Kronecker
+    factors of the layers. `evidence` (members,): Laplace's approximation of the log marginal likelihood.
+    """
+
+    seeds: tuple[int, ...]
+    mode: Tensor
+    noise: Tensor
+    buffers: Buffers
+    part: Part
+    spread: dict[str, Tensor]
+    evidence: Tensor
+    record: Record | None = field(default=None)
+
+    def sample(self, draws: int, seed: int = 0) -> Tensor:
+        """theta (members, draws, P)."""
+        eps = normal_draws(self.seeds, draws, self.part.size, self.mode, "sample", seed)
+        if "root" in self.spread:
+            moved = eps @ self.spread["root"].mT
+        elif "sigma" in self.spread:
+            moved = eps * self.spread["sigma"].unsqueeze(1)
+        else:
+            from ._kronecker import spread_out
+
+            moved = spread_out(self.spread, self.part.layout, eps)
+        theta = self.mode.unsqueeze(1).repeat(1, draws, 1)
+        theta[..., self.part.index] += moved
+        return theta
+
+    def state(self) -> dict[str, Tensor]:
+        return {
+            "mode": self.mode,
+            "noise": self.noise,
+            "evidence": self.evidence,
+            **{f"spread.{n}": s for n, s in self.spread.items()},
+            **buffer_state(self.buffers),
+        }
+
+
+def _newton(
+    potential: Potential, mode: Tensor, noise: Tensor, part: Part, most: int
+) -> tuple[Tensor, Tensor]:
+    """The mode after at most `most` damped Newton steps on the part, and the precision there, float64."""
+    cohort, data = potential.cohort, potential.data
+
+    def precision(at: Tensor) -> Tensor:
+        found = gauss_newton(cohort, at, noise, potential.buffers, data, part)
+        found.diagonal(dim1=1, dim2=2).add_(prior_precision(cohort, at)[:, part.index])
+        return found
+
+    matrix = precision(mode)
+    for _ in range(most):
+        value, gradient, _ = potential(mode.unsqueeze(1), noise)
+        slope = gradient[:, 0, part.index].double()
+        move = torch.linalg.solve(matrix, slope)
+        # half of it is what the quadratic model promises to gain; in posterior standard deviations its root
+        decrement = (slope * move).sum(1)
+        if float(decrement.nan_to_num(math.inf).max()) < 1e-6:
+            break
+        mode = _damped(potential, mode, noise, part, move, value[:, 0])
+        matrix = precision(mode)
+    return mode, matrix
+
+
+def _damped(
+    potential: Potential, mode: Tensor, noise: Tensor, part: Part, move: Tensor, value: Tensor
+) -> Tensor:
+    """mode - t move for the first t of 1, 1/4, 1/16, 1/64 that does not raise the potential; else the mode."""
+    best, todo = mode.clone(), torch.ones_like(value, dtype=torch.bool)
+    for t in (1.0, 0.25, 0.0625, 0.015625):
+        trial = mode.clone()
+        trial[:, part.index] -= (t * move).to(mode.dtype)
+        good = todo & (potential(trial.unsqueeze(1), noise)[0][:, 0] <= value)
+        best[good] = trial[good]
+        todo &= ~good
+        if not bool(todo.any()):
+            break
+    return best
