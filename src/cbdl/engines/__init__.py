@@ -14,9 +14,12 @@ from cbdl.bayes.cohort import Cohort, Posterior
 from cbdl.bayes.data import Data
 from cbdl.bayes.train import Run
 
+from .job import WorkerError
 from .local import Local, Method, Task, tasks
+from .processes import Processes
+from .ray_cluster import Ray
 
-__all__ = ["Engine", "Local", "Task", "tasks"]
+__all__ = ["Engine", "Local", "Method", "Processes", "Ray", "Task", "WorkerError", "tasks"]
 
 
 class Engine(Protocol):
