@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
@@ -36,9 +36,7 @@ from cbdl.credal.distance import check_kind
 from cbdl.credal.euclidean_events import Bounds, bounds, event_probabilities, expectations
 from cbdl.credal.euclidean_mixture import DiagonalMixture
 from cbdl.credal.euclidean_regions import EuclideanRegion, euclidean_region
-
-if TYPE_CHECKING:
-    from cbdl.credal.line import NormalCredalSet
+from cbdl.credal.line import NormalCredalSet
 
 Pair = tuple[ArrayLike, ArrayLike]
 """One diagonal Normal: (loc, scale), each (..., d)."""
@@ -157,8 +155,6 @@ class DiagonalNormalCredalSet(CredalSet):
         """The set of the distributions of one coordinate: Normals on the line, where everything is exact."""
         if not -self._d <= coordinate < self._d:
             raise ValueError(f"coordinate is {coordinate}; the space has the coordinates 0 to {self._d - 1}")
-        from cbdl.credal.line import NormalCredalSet
-
         out = self._border.out
         return NormalCredalSet(out(self._loc[..., coordinate]), out(self._scale[..., coordinate]))
 

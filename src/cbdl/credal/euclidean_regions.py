@@ -162,7 +162,7 @@ def euclidean_region(
     radius = float(stats.chi2.isf(alpha, d))
 
     def out(x: Tensor) -> Array:
-        return border.out(x.reshape(*batch, *x.shape[1:]))
+        return border.out(x.reshape((*batch, *x.shape[1:])))
 
     if method == "box":
         found = in_chunks(lambda a, s: _box(a, s, alpha), *flat, per_set=8 * m * m * d * 8)
