@@ -1,0 +1,299 @@
+"""Exact Bayesian linear regression on the features of one shared network: K posteriors at the cost of one.
+
+The paper's conclusion hopes that conjugacy makes Step 3 cheap; here it does. One network is trained once, for
+all members; its last layer is then Bayesian. With Normal noise of scale sigma and features phi (rows, D), the
+Gram matrix phi^T phi = V diag(lambda) V^T is decomposed once, and the posterior of every Normal prior
+Normal(loc_k, tau_k^2 I) is
+
+    w_k = loc_k + V diag(tau_k^2 / (tau_k^2 lambda + sigma^2)) V^T phi^T (y - phi loc_k),
+    covariance V diag(tau_k^2 sigma^2 / (tau_k^2 lambda + sigma^2)) V^T:
+
+O(D^2) for each further prior instead of a training of its own. Priors whose scales differ within the layer
+(biases, fan-in) are whitened first; priors with the same ratios of scales share a decomposition.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from cbdl.bayes import likelihoods
+from cbdl.bayes._densities import HALF_LOG_2PI
+from cbdl.bayes._random import mix
+from cbdl.bayes.checkpoint import Checkpoint
+from cbdl.bayes.cohort import Cohort, Member
+from cbdl.bayes.data import Data
+from cbdl.bayes.forward import Buffers
+from cbdl.bayes.joint_prior import compile_priors
+from cbdl.bayes.priors import Normal, Prior
+from cbdl.bayes.train import Plan, Record, Run, train
+
+from ._head import Head, conjugate, features
+from ._points import PointObjective, buffer_state, normal_draws, state_buffers
+from .laplace import Laplace, LaplacePosterior
+
+STANDARD = Normal(0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class LastLayer:
+    """Settings: how the shared network is trained, and under which prior of its own.
+
+    The shared network starts from the run's seed and never sees the members' priors, so that it is the same
+    however the members are split; a part that is frozen (`trainable`) is used as it is, and if only the last
+    layer is trainable nothing is trained. The members' priors on the last layer must be Normal to be
+    conjugate; their priors on other layers have no effect.
+
+    Normal noise, fixed or learned: exact. A learned scale maximises the evidence of each member and output.
+    Everything else (classes, counts, other noise, priors that are not Normal): Laplace's approximation on
+    the last layer, with the full Gauss-Newton matrix up to 2000 parameters and Kronecker factors above.
+    """
+
+    epochs: int = 50
+    batch_size: int = 128
+    lr: float = 1e-3
+    prior: Prior = STANDARD
+    """The prior under which the shared network is the mode."""
+    layer: str | None = None
+    """The name of the last layer, an nn.Linear; None: the module that owns the last parameter."""
+    schedule: Literal["constant", "cosine"] = "cosine"
+    clip: float | None = None
+    patience: int | None = None
+
+    def __post_init__(self) -> None:
+        self.plan  # noqa: B018  its own checks
+
+    @property
+    def plan(self) -> Plan:
+        return Plan(self.epochs, self.batch_size, self.lr, self.schedule, self.clip, self.patience)
+
+    def fit(self, cohort: Cohort, data: Data, run: Run) -> LastLayerPosterior | LaplacePosterior:
+        """The shared network, then the posteriors of all members on its last layer."""
+        head = Head.of(cohort, self.layer)
+        theta, buffers, record = self._shared(cohort, data, run, head)
+        with torch.no_grad():
+            phi = features(cohort, theta, buffers, head, data.x)
+            kept = {n: b.expand(cohort.size, *b.shape[1:]).clone() for n, b in buffers.items()}
+            if conjugate(cohort, head):
+                return _exact(cohort, data, phi, theta, kept, head, record)
+        return self._laplace(cohort, data, phi, theta, kept, head, run)
+
+    def from_state(self, cohort: Cohort, state: dict[str, Tensor]) -> LastLayerPosterior | LaplacePosterior:
+        """The posterior that `state()` of another one describes."""
+        head, buffers = Head.of(cohort, self.layer), state_buffers(state)
+        if "mode" in state:
+            spread = {n.removeprefix("spread."): s for n, s in state.items() if n.startswith("spread.")}
+            part, seeds = head.part(cohort), cohort.seeds
+            return LaplacePosterior(
+                seeds, state["mode"], state["noise"], buffers, part, spread, state["evidence"]
+            )
+        mean, basis, scale = state["mean"], state["basis"], state["scale"]
+        return LastLayerPosterior(
+            cohort.seeds, mean, basis, scale, state["noise"], buffers, head, state["evidence"]
+        )
+
+    def _shared(
+        self, cohort: Cohort, data: Data, run: Run, head: Head
+    ) -> tuple[Tensor, Buffers, Record | None]:
+        """Parameters (P,) and buffers (1, ...) of the shared network."""
+        s = cohort.members[0].s
+        member = Member(-1, s, mix(run.seed, "shared", s))
+        start = cohort.layout.flatten(dict(cohort.forward.network.named_parameters())).unsqueeze(0)
+        buffers = {n: b[:1].clone() for n, b in cohort.initial_buffers.items()}
+        if head.stop - head.start == cohort.layout.size:
+            return start[0], buffers, None
+        alone = replace(
+            cohort,
+            members=(member,),
+            prior=compile_priors([self.prior], cohort.layout, device=start.device, dtype=start.dtype),
+            forward=replace(cohort.forward, seeds=(member.seed,)),
+            initial=start,
+            initial_noise=cohort.initial_noise[:1].clone(),
+            initial_buffers=buffers,
+        )
+        trainee = PointObjective(alone, data, start.unsqueeze(1))
+        record = train(trainee, data, self.plan, run, {**alone.fingerprint(), "method": repr(self)})
+        return trainee.theta[0, 0].clone(), trainee.buffers, record
+
+    def _laplace(
+        self, cohort: Cohort, data: Data, phi: Tensor, theta: Tensor, buffers: Buffers, head: Head, run: Run
+    ) -> LaplacePosterior:
+        """Laplace's approximation of the last layer alone, which has the features as its inputs."""
+        small, own = head.cohort(cohort, theta, phi), head.data(data, phi)
+        point = run.checkpoint
+        if point is not None:
+            path = point.path.with_name(f"{point.path.name}.head")
+            point = Checkpoint(path, point.every_seconds, point.every_steps)
+        full = head.stop - head.start <= 2000
+        method = Laplace(
+            self.epochs,
+            self.batch_size,
+            self.lr,
+            hessian="full" if full else "kronecker",
+            part="all",
+            newton=20,
+            schedule=self.schedule,
+            clip=self.clip,
+            patience=self.patience,
+        )
+        found = method.fit(small, own, replace(run, checkpoint=point))
+        mode = theta.expand(cohort.size, -1).clone()
+        mode[:, head.start : head.stop] = found.mode
+        return replace(found, mode=mode, buffers=buffers, part=head.part(cohort))
+
+
+# ---------------------------------------------------------------------------------------- the exact posterior
+
+
+@dataclass(frozen=True)
+class LastLayerPosterior:
+    """mean (members, P); the last layer's row o is mean + basis diag(scale_o) eps with eps standard Normal.
+
+    basis (members, 1 or outputs, D, D), scale (members, outputs, D); evidence (members,): the log marginal
+    likelihood of the targets given the features.
+    """
+
+    seeds: tuple[int, ...]
+    mean: Tensor
+    basis: Tensor
+    scale: Tensor
+    noise: Tensor
+    buffers: Buffers
+    head: Head
+    evidence: Tensor
+    record: Record | None = None
+
+    def sample(self, draws: int, seed: int = 0) -> Tensor:
+        """theta (members, draws, P)."""
+        members, outputs, width = self.scale.shape
+        eps = normal_draws(self.seeds, draws, outputs * width, self.mean, "sample", seed)
+        eps = eps.view(members, draws, outputs, width).transpose(1, 2) * self.scale.unsqueeze(2)
+        moved = (eps @ self.basis.mT).transpose(1, 2)
+        theta = self.mean.unsqueeze(1).repeat(1, draws, 1)
+        theta[..., self.head.start : self.head.stop] += self.head.flat(moved)
+        return theta
+
+    def covariance(self) -> Tensor:
+        """Of the last layer's rows (members, outputs, D, D); different rows are independent."""
+        root = self.basis * self.scale.unsqueeze(-2)
+        return root @ root.mT
+
+    def state(self) -> dict[str, Tensor]:
+        return {
+            "mean": self.mean,
+            "basis": self.basis,
+            "scale": self.scale,
+            "noise": self.noise,
+            "evidence": self.evidence,
+            **buffer_state(self.buffers),
+        }
+
+
+@dataclass(frozen=True)
+class _Regression:
+    """What the data say, in the coordinates in which everything is diagonal; shapes (members, outputs, D)."""
+
+    lam: Tensor
+    tau: Tensor
+    """(members, outputs, 1)"""
+    c: Tensor
+    rest: Tensor
+    """Weighted squares of y - phi loc (members, outputs)."""
+    total: float
+
+    def evidence(self, sigma: Tensor) -> Tensor:
+        """log p(y | sigma) of every member and output (members, outputs)."""
+        s2, t2 = sigma.square(), self.tau.square()
+        bulk = t2 * self.lam + s2.unsqueeze(-1)
+        fit = self.rest - (self.c.square() * t2 / bulk).sum(-1)
+        det = (bulk / s2.unsqueeze(-1)).log().sum(-1)
+        return -self.total * (sigma.log() + HALF_LOG_2PI) - 0.5 * (det + fit / s2)
+
+
+def _exact(
+    cohort: Cohort,
+    data: Data,
+    phi: Tensor,
+    theta: Tensor,
+    buffers: Buffers,
+    head: Head,
+    record: Record | None,
+) -> LastLayerPosterior:
+    wide, y = phi.double(), data.y.double().reshape(phi.shape[0], -1)
+    if head.bias:
+        wide = torch.cat([wide, torch.ones_like(wide[:, :1])], 1)
+    weight = torch.ones_like(wide[:, :1]) if data.weights is None else data.weights.double().unsqueeze(1)
+    gram, cross = wide.T @ (weight * wide), (wide.T @ (weight * y)).T
+    prior = head.prior(cohort.prior)
+    loc, spread = head.matrix(prior.location().double()), head.matrix(prior.spread().double())
+    tau = spread.log().mean(-1, keepdim=True).exp()
+    basis, lam, which = _decompose(gram, spread / tau)
+    # phi^T W (y - phi loc), and the squares that are left, from the sums alone
+    pull = cross - loc @ gram
+    rest = (weight * y.square()).sum(0) - ((cross + pull) * loc).sum(-1)
+    c = torch.empty_like(pull)
+    for u in range(len(basis)):
+        rows = which == u
+        c[rows] = pull[rows] @ basis[u]
+    regression = _Regression(lam[which], tau, c, rest.clamp_min(0), data.size)
+    sigma, noise = _noise(cohort, regression)
+    bulk = tau.square() * regression.lam + sigma.square().unsqueeze(-1)
+    a = tau.square() / bulk * c
+    shift = torch.empty_like(a)
+    for u in range(len(basis)):
+        rows = which == u
+        shift[rows] = a[rows] @ basis[u].T
+    mean = theta.expand(cohort.size, -1).clone()
+    mean[:, head.start : head.stop] = head.flat(loc + shift).to(mean.dtype)
+    alike = bool((which == which[:, :1]).all())
+    own = basis.to(mean.dtype)[which[:, :1] if alike else which]
+    scale = (tau * sigma.unsqueeze(-1) / bulk.sqrt()).to(mean.dtype)
+    evidence = regression.evidence(sigma).sum(1)
+    return LastLayerPosterior(cohort.seeds, mean, own, scale, noise, buffers, head, evidence, record)
+
+
+def _decompose(gram: Tensor, ratio: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """For each different row of ratios (U of them): basis diag(r) V (U, D, D), eigenvalues (U, D) of diag(r)
+    gram diag(r), and which of them each (member, output) uses.
+    """
+    rows = ratio.flatten(0, 1)
+    known, which = torch.unique(rows.mul(1e8).round(), dim=0, return_inverse=True)
+    ratios = torch.empty_like(known)
+    ratios[which] = rows
+    lam, v = torch.linalg.eigh(gram * ratios.unsqueeze(2) * ratios.unsqueeze(1))
+    return ratios.unsqueeze(2) * v, lam.clamp_min(0), which.view(ratio.shape[:2])
+
+
+def _noise(cohort: Cohort, regression: _Regression) -> tuple[Tensor, Tensor]:
+    """The scale of the noise (members, outputs), in standardised units, and the noise parameters."""
+    likelihood, shape = cohort.likelihood, regression.rest.shape
+    assert isinstance(likelihood, likelihoods.Normal)
+    if not isinstance(likelihood.scale, str):
+        fixed = (likelihood.scale / cohort.unit.double()).reshape(-1).expand(shape)
+        return fixed, cohort.initial_noise
+    sigma = _most_evident(regression)
+    noise = (sigma - likelihoods.FLOOR).clamp_min(1e-12).log().to(cohort.initial_noise.dtype)
+    return sigma, noise.reshape(cohort.initial_noise.shape)
+
+
+def _most_evident(regression: _Regression, nodes: int = 64) -> Tensor:
+    """argmax of the evidence over sigma: the best of a grid, then a golden section around it.
+
+    The largest sigma worth looking at is the root mean square of y - phi loc: beyond it the evidence falls.
+    """
+    low = torch.full_like(regression.rest, math.log(likelihoods.FLOOR))
+    high = (0.5 * (regression.rest / regression.total).clamp_min(likelihoods.FLOOR**2).log()) + 0.1
+    step = (high - low) / (nodes - 1)
+    seen = torch.stack([regression.evidence((low + i * step).exp()) for i in range(nodes)])
+    best = low + seen.argmax(0) * step
+    a, b = torch.maximum(best - step, low), torch.minimum(best + step, high)
+    golden = (math.sqrt(5) - 1) / 2
+    for _ in range(60):
+        left, right = b - golden * (b - a), a + golden * (b - a)
+        down = regression.evidence(left.exp()) > regression.evidence(right.exp())
+        a, b = torch.where(down, a, left), torch.where(down, right, b)
+    return (0.5 * (a + b)).exp()
