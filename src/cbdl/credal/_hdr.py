@@ -12,25 +12,23 @@ import math
 import torch
 from torch import Tensor
 
-from cbdl.credal._levels import Crossings, Grid, crossings, evaluate, grid_sizes, make_grid, profile
+from cbdl.credal._levels import Crossings, Grid, crossings, evaluate, make_grid, profile
 from cbdl.credal._mixture import EPS, Mixtures, masses
 
-CHUNK = 1 << 24
-"""Bytes of the grids of the mixtures that are worked on at a time."""
+CHUNK = 1 << 15
+"""Components of the mixtures that are worked on at a time."""
 
 
 def hdr(mix: Mixtures, alpha: float) -> tuple[Tensor, Crossings]:
     """(B,) the levels log c of mixtures whose weights sum to 1, and the ends of their (1 - alpha) regions."""
-    sizes = grid_sizes(mix)
-    levels = torch.empty(len(mix), dtype=torch.float64, device=mix.loc.device)
+    step = max(1, CHUNK // mix.loc.shape[1])
+    levels: list[Tensor] = []
     parts: list[Crossings] = []
-    for size in torch.unique(sizes).tolist():  # a few dozen sizes at most
-        members = (sizes == size).nonzero()[:, 0]
-        for rows in members.split(max(1, CHUNK // (64 * size))):
-            level, ends = _hdr(mix[rows], alpha, size)
-            levels[rows] = level
-            parts.append(Crossings(rows[ends.owner], ends.high, ends.low, ends.rising, ends.score))
-    return levels, joined(parts)
+    for i in range(0, len(mix), step):
+        level, ends = _hdr(mix[i : i + step], alpha)
+        levels.append(level)
+        parts.append(Crossings(ends.owner + i, ends.high, ends.low, ends.rising, ends.score))
+    return torch.cat(levels), joined(parts)
 
 
 def joined(parts: list[Crossings]) -> Crossings:
@@ -41,8 +39,8 @@ def joined(parts: list[Crossings]) -> Crossings:
     return Crossings(*(c[rank] for c in columns))
 
 
-def _hdr(mix: Mixtures, alpha: float, size: int) -> tuple[Tensor, Crossings]:
-    grid = make_grid(mix, size)
+def _hdr(mix: Mixtures, alpha: float) -> tuple[Tensor, Crossings]:
+    grid = make_grid(mix)
     values = evaluate(mix, grid)
     shape = profile(mix, grid, values)
     level, low, high = _coarse_level(grid, values[0], shape.top, alpha), shape.top - math.inf, shape.top
@@ -51,7 +49,7 @@ def _hdr(mix: Mixtures, alpha: float, size: int) -> tuple[Tensor, Crossings]:
     before = torch.full_like(level, math.inf)
     for step in range(80):
         u = level[rows]
-        ends = crossings(shape, u, rows)
+        ends = crossings(shape, u, rows if len(rows) < len(mix) else None)
         excess, slope = outside_excess(mix[rows], ends, u, alpha)
         a = torch.where(excess < 0, u, low[rows])
         b = torch.where(excess < 0, high[rows], u)
@@ -90,17 +88,21 @@ def _kept(ends: Crossings, final: Tensor, rows: Tensor, shift: Tensor) -> Crossi
 
 def _coarse_level(grid: Grid, logp: Tensor, top: Tensor, alpha: float) -> Tensor:
     """A level to start from, good to a few hundredths: bisection with masses by the trapezoidal rule."""
-    width = (grid.high[:, 1:] - grid.high[:, :-1]) + (grid.low[:, 1:] - grid.low[:, :-1])
+    count = grid.count
+    column = torch.arange(int(count.max()), device=count.device)
+    index = grid.first[:-1, None] + torch.minimum(column, count[:, None] - 1)
+    high, low, logp = grid.high[index], grid.low[index], logp[index]
+    width = (high[:, 1:] - high[:, :-1]) + (low[:, 1:] - low[:, :-1])
     weight = torch.zeros_like(logp)
     weight[:, 1:] += 0.5 * width
     weight[:, :-1] += 0.5 * width
     mass = logp.exp().mul_(weight)
-    low, high = top - 60 + math.log(alpha), top
+    lower, upper = top - 60 + math.log(alpha), top
     for _ in range(math.ceil(math.log2((60 - math.log(alpha)) / 0.05))):
-        middle = 0.5 * (low + high)
+        middle = 0.5 * (lower + upper)
         over = torch.where(logp >= middle[:, None], mass, 0.0).sum(-1) < 1 - alpha
-        low, high = torch.where(over, low, middle), torch.where(over, middle, high)
-    return 0.5 * (low + high)
+        lower, upper = torch.where(over, lower, middle), torch.where(over, middle, upper)
+    return 0.5 * (lower + upper)
 
 
 def outside_excess(mix: Mixtures, ends: Crossings, level: Tensor, alpha: float) -> tuple[Tensor, Tensor]:

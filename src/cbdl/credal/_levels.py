@@ -23,34 +23,56 @@ from cbdl.credal._mixture import Derivatives, Mixtures, solve
 CELL = 0.5
 """Width of a cell in units of the local scale."""
 
-CACHE = 1 << 20
+CACHE = 1 << 19
 """Bytes of one temporary when densities are evaluated on grids: small enough for the processor's cache."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Nodes high + low (B, N) in order, padded with the last one; `unit` is the local scale (inf inside gaps)."""
+    """The nodes of B grids one after the other (T,): high + low, in order, with the owner of each node.
 
+    `unit` is the local scale, infinite inside gaps. The nodes of grid b are first[b], ..., first[b + 1] - 1.
+    """
+
+    owner: Tensor
     high: Tensor
     low: Tensor
     unit: Tensor
+    first: Tensor
 
-    def between(self, owner: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """(anchor, start, end, unit) of the cells between two columns: the ends are relative to the anchor.
+    @property
+    def count(self) -> Tensor:
+        return self.first.diff()
+
+    def between(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """(anchor, start, end, unit) of the cells between two nodes: the ends are relative to the anchor.
 
         The anchor is that of the end with the finer local scale, so that narrow components keep their digits.
         """
-        finer = self.unit[owner, left] <= self.unit[owner, right]
-        anchor = torch.where(finer, self.high[owner, left], self.high[owner, right])
-        unit = torch.minimum(self.unit[owner, left], self.unit[owner, right])
-        start = (self.high[owner, left] - anchor) + self.low[owner, left]
-        end = (self.high[owner, right] - anchor) + self.low[owner, right]
-        return anchor, start, end, unit
+        unit, other = self.unit[left], self.unit[right]
+        high, high_right = self.high[left], self.high[right]
+        anchor = torch.where(unit <= other, high, high_right)
+        start, end = (high - anchor) + self.low[left], (high_right - anchor) + self.low[right]
+        return anchor, start, end, torch.minimum(unit, other)
+
+    def take(self, rows: Tensor) -> tuple[Grid, Tensor]:
+        """The grids `rows` (which may repeat) as a batch of their own, and the nodes they come from."""
+        count = self.count[rows]
+        first = torch.cat([count.new_zeros(1), count.cumsum(0)])
+        owner = torch.repeat_interleave(torch.arange(len(rows), device=rows.device), count)
+        index = torch.arange(len(owner), device=rows.device) + (self.first[rows] - first[:-1])[owner]
+        return Grid(owner, self.high[index], self.low[index], self.unit[index], first), index
+
+    def ends(self) -> Tensor:
+        """(T,) bool: the last node of each grid, which starts no cell."""
+        mask = torch.zeros(len(self.owner), dtype=torch.bool, device=self.owner.device)
+        mask[self.first[1:] - 1] = True
+        return mask
 
 
 @dataclass(frozen=True)
 class Profile:
-    """The shape of B mixtures: a grid that holds all turning points, with log p at its nodes (B, N)."""
+    """The shape of B mixtures: grids that hold all turning points, with log p at the nodes (T,)."""
 
     mix: Mixtures
     grid: Grid
@@ -59,7 +81,8 @@ class Profile:
     @property
     def top(self) -> Tensor:
         """(B,): the largest value of log p, attained at a turning point."""
-        return self.logp.amax(-1)
+        top = self.logp.new_full((len(self.mix),), -math.inf)
+        return top.scatter_reduce(0, self.grid.owner, self.logp, "amax")
 
 
 @dataclass(frozen=True)
@@ -76,52 +99,66 @@ class Crossings:
     score: Tensor
 
 
-def node_counts(found: Runs, sets: int) -> tuple[Tensor, Tensor]:
-    """The number of cells of each run, and of nodes of each set."""
+def make_grid(mix: Mixtures) -> Grid:
+    """The graded grids of B mixtures."""
+    found = _all_runs(mix)
     pieces = cells(found, CELL)
-    nodes = pieces + (found.gap > 0) + ((found.gap > 0) & torch.isfinite(found.gap))
-    return pieces, torch.zeros(sets, dtype=torch.int64, device=nodes.device).index_add_(0, found.owner, nodes)
-
-
-def grid_sizes(mix: Mixtures) -> Tensor:
-    """(B,): the padded number of nodes of each mixture's grid; it depends on the mixture alone."""
-    _, count = node_counts(runs(mix.loc, mix.scale, mix.active), len(mix))
-    step = torch.exp2((count.to(torch.float64).log2().floor() - 2).clamp_min(3)).to(torch.int64)
-    return (count + step - 1) // step * step
-
-
-def make_grid(mix: Mixtures, size: int) -> Grid:
-    """The graded grid of B mixtures, `size` nodes each."""
-    found = runs(mix.loc, mix.scale, mix.active)
-    pieces, count = node_counts(found, len(mix))
-    nodes = pieces + (found.gap > 0) + ((found.gap > 0) & torch.isfinite(found.gap))
+    inner = (found.gap > 0) & torch.isfinite(found.gap)
+    nodes = pieces + (found.gap > 0) + inner
+    count = torch.zeros(len(mix), dtype=torch.int64, device=nodes.device).index_add_(0, found.owner, nodes)
+    first = torch.cat([count.new_zeros(1), count.cumsum(0)])
     run = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), nodes)
     place = torch.arange(len(run), device=nodes.device) - (nodes.cumsum(0) - nodes)[run]
-    inside = place <= pieces[run]
-    width = found.length / pieces.clamp_min(1)
-    low = found.offset[run] + torch.where(place == pieces[run], found.length[run], place * width[run])
-    middle = found.offset[run] + found.length[run] + 0.5 * found.gap[run]
-    low = torch.where(inside, low, middle)
-    unit = torch.where(inside, found.unit[run], math.inf)
-    column = torch.minimum(torch.arange(size, device=nodes.device), count[:, None] - 1)
-    index = (count.cumsum(0) - count)[:, None] + column
-    return Grid(found.anchor[run][index], low[index], unit[index])
+    low = found.offset[run] + place * (found.length / pieces.clamp_min(1))[run]
+    unit = found.unit[run]
+    # The node in the middle of a gap is the last of its run, the end of the run the one before.
+    last = nodes.cumsum(0) - 1
+    closed = found.gap > 0
+    low[(last - inner.to(last.dtype))[closed]] = (found.offset + found.length)[closed]
+    low[last[inner]] = (found.offset + found.length + 0.5 * found.gap)[inner]
+    unit[last[inner]] = math.inf
+    return Grid(found.owner[run], found.anchor[run], low, unit, first)
+
+
+def _all_runs(mix: Mixtures) -> Runs:
+    """`runs`, a cache-sized slice of the batch at a time."""
+    K = mix.loc.shape[1]
+    step = max(1, CACHE // (8 * K * K))
+    parts = []
+    for i in range(0, len(mix), step):
+        some = mix[i : i + step]
+        part = runs(some.loc, some.scale, some.active)
+        parts.append(Runs(part.owner + i, part.anchor, part.offset, part.length, part.unit, part.gap))
+    names = ("owner", "anchor", "offset", "length", "unit", "gap")
+    return Runs(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
 
 
 def evaluate(mix: Mixtures, grid: Grid) -> Derivatives:
-    """log p, p'/p and p''/p at the nodes (B, N), a cache-sized slice of the batch at a time."""
-    step = max(1, CACHE // (8 * mix.loc.shape[1] * grid.high.shape[1]))
-    parts = [
-        mix[i : i + step].on(grid.high[i : i + step], grid.low[i : i + step])
-        for i in range(0, len(mix), step)
-    ]
-    logp, score, bend = (torch.cat(column) for column in zip(*parts, strict=True))
-    return logp, score, bend
+    """log p, p'/p and p''/p at the nodes (T,).
+
+    Grids of similar size are evaluated together, as many as the cache holds; the values of a node depend on
+    the node alone.
+    """
+    count = grid.count
+    order = count.argsort()
+    sizes = count[order].tolist()
+    out = grid.high.new_empty(3, len(grid.high))
+    K, i = mix.loc.shape[1], 0
+    while i < len(sizes):
+        step = max(1, CACHE // (8 * K * sizes[min(i + max(1, CACHE // (8 * K * sizes[i])), len(sizes)) - 1]))
+        rows = order[i : i + step]
+        column = torch.arange(sizes[min(i + step, len(sizes)) - 1], device=rows.device)
+        index = grid.first[rows][:, None] + torch.minimum(column, count[rows][:, None] - 1)
+        for k, value in enumerate(mix[rows].on(grid.high[index], grid.low[index])):
+            out[k, index] = value
+        i += step
+    return out[0], out[1], out[2]
 
 
 def profile(mix: Mixtures, grid: Grid, values: Derivatives) -> Profile:
-    """The grid with the turning points of p put in their places; `values` are those of `evaluate`."""
-    owner, column, order, start, end, anchor, unit, sign = _brackets(mix, grid, values)
+    """The grids with the turning points of p put in their places; `values` are those of `evaluate`."""
+    node, order, start, end, anchor, unit, sign = _brackets(mix, grid, values)
+    owner = grid.owner[node]
 
     def slope(rows: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         _, score, bend = mix.at(owner[rows], anchor[rows], x)
@@ -131,108 +168,130 @@ def profile(mix: Mixtures, grid: Grid, values: Derivatives) -> Profile:
 
     place, _ = solve(slope, start, end, 0.5 * (start + end), sign, unit)
     logp = mix.at(owner, anchor, place)[0]
-    # Columns shift right by the number of turning points before them.
-    extra = torch.zeros(grid.high.shape, dtype=torch.int64, device=logp.device)
-    extra.index_put_((owner, column + 1), torch.ones_like(owner), accumulate=True)
-    extra = extra.cumsum(-1)
-    shift = int(extra[:, -1].max())
-    new = torch.arange(extra.shape[1], device=logp.device) + extra
-    target = column + 1 + order + torch.where(column > 0, extra[owner, column], 0)
+    # Nodes move up by the turning points before them, and by a node without density at both ends of each grid.
+    extra = torch.zeros(len(grid.owner) + 1, dtype=torch.int64, device=logp.device)
+    extra = extra.index_add_(0, node + 1, torch.ones_like(node)).cumsum(0)
+    new = torch.arange(len(grid.owner), device=logp.device) + extra[:-1] + 2 * grid.owner + 1
+    target = node + 2 + order + extra[node] + 2 * owner
+    first = grid.first + extra[grid.first] + 2 * torch.arange(len(grid.first), device=logp.device)
 
-    def merged(nodes: Tensor, points: Tensor) -> Tensor:
-        wide = torch.cat([nodes, nodes[:, -1:].expand(-1, shift)], -1).scatter(-1, new, nodes)
-        return wide.index_put((owner, target), points)
+    def merged(nodes: Tensor, points: Tensor, outer: float | None = None) -> Tensor:
+        both = nodes.new_empty(len(nodes) + len(points) + 2 * len(mix))
+        both[new], both[target] = nodes, points
+        both[first[:-1]] = nodes[grid.first[:-1]] if outer is None else outer
+        both[first[1:] - 1] = nodes[grid.first[1:] - 1] if outer is None else outer
+        return both
 
-    both = Grid(merged(grid.high, anchor), merged(grid.low, place), merged(grid.unit, unit))
-    return Profile(mix, both, merged(values[0], logp))
+    both = Grid(
+        merged(grid.owner, owner),
+        merged(grid.high, anchor),
+        merged(grid.low, place),
+        merged(grid.unit, unit, math.inf),
+        first,
+    )
+    return Profile(mix, both, merged(values[0], logp, -math.inf))
 
 
 def _brackets(mix: Mixtures, grid: Grid, values: Derivatives) -> tuple[Tensor, ...]:
-    """Intervals that hold one turning point each, in order of owner and place.
+    """Intervals that hold one turning point each, in order of place.
 
-    (owner, column, order within the cell, start, end, anchor, unit, sign of p' at the end).
+    (node at the left, order within the cell, start, end, anchor, unit, sign of p' at the end).
     """
-    logp, score, _ = values
-    up = score >= 0
-    owner, column = (up[:, 1:] != up[:, :-1]).nonzero(as_tuple=True)
-    anchor, start, end, unit = grid.between(owner, column, column + 1)
-    zero = torch.zeros_like(owner)
-    single = (owner, column, zero, start, end, anchor, unit, torch.where(up[owner, column + 1], 1.0, -1.0))
-    owner, column, split = _hidden(mix, grid, values)
-    anchor, start, end, unit = grid.between(owner, column, column + 1)
-    sign = torch.where(up[owner, column], 1.0, -1.0)
-    zero = torch.zeros_like(owner)
-    left = (owner, column, zero, start, split, anchor, unit, -sign)
-    right = (owner, column, zero + 1, split, end, anchor, unit, sign)
+    up = values[1] >= 0
+    ends = grid.ends()[:-1]
+    node = ((up[1:] != up[:-1]) & ~ends).nonzero()[:, 0]
+    anchor, start, end, unit = grid.between(node, node + 1)
+    sign = torch.where(up[node + 1], 1.0, -1.0).to(torch.float64)
+    single = (node, torch.zeros_like(node), start, end, anchor, unit, sign)
+    node, split = _hidden(mix, grid, values)
+    anchor, start, end, unit = grid.between(node, node + 1)
+    sign = torch.where(up[node], 1.0, -1.0).to(torch.float64)
+    left = (node, torch.zeros_like(node), start, split, anchor, unit, -sign)
+    right = (node, torch.ones_like(node), split, end, anchor, unit, sign)
     columns = [torch.cat(parts) for parts in zip(single, left, right, strict=True)]
-    key = (columns[0] * logp.shape[1] + columns[1]) * 2 + columns[2]
-    rank = key.argsort()
-    return tuple(c[rank].to(torch.float64) if c.is_floating_point() else c[rank] for c in columns)
+    rank = (2 * columns[0] + columns[1]).argsort()
+    return tuple(c[rank] for c in columns)
 
 
-def _hidden(mix: Mixtures, grid: Grid, values: Derivatives) -> tuple[Tensor, Tensor, Tensor]:
-    """Cells at whose ends p' has the same sign but which hold a pair of turning points: (owner, column, split).
+def _hidden(mix: Mixtures, grid: Grid, values: Derivatives) -> tuple[Tensor, Tensor]:
+    """Cells at whose ends p' has the same sign but which hold a pair of turning points: (left node, split).
 
     |p'| must dip inside: p'' changes sign. Bisection on p'' runs into the dip and stops at the first point
     where p' has changed sign, which splits the pair.
     """
     logp, score, bend = values
-    up = score >= 0
-    left, right = bend[:, :-1], bend[:, 1:]
-    dips = torch.where(up[:, :-1], (left < 0) & (right > 0), (left > 0) & (right < 0))
-    owner, column = (dips & (up[:, 1:] == up[:, :-1])).nonzero(as_tuple=True)
-    anchor, start, end, _ = grid.between(owner, column, column + 1)
+    up, above = score >= 0, bend > 0
+    # Where p' > 0 it dips if p'' goes from below to above 0, and the other way round.
+    dips = (up[1:] == up[:-1]) & (above[1:] != above[:-1]) & (above[1:] == up[1:]) & ~grid.ends()[:-1]
+    node = dips.nonzero()[:, 0]
+    anchor, start, end, _ = grid.between(node, node + 1)
     # The tangents of p' at both ends bound the dip; with doubled slopes, whatever the bend of p' between.
-    top = torch.maximum(logp[owner, column], logp[owner, column + 1])
-    p0, p1 = (logp[owner, column] - top).exp(), (logp[owner, column + 1] - top).exp()
-    d0, d1 = (p0 * score[owner, column]).abs(), (p1 * score[owner, column + 1]).abs()
-    k0, k1 = 2 * (p0 * bend[owner, column]).abs(), 2 * (p1 * bend[owner, column + 1]).abs()
+    top = torch.maximum(logp[node], logp[node + 1])
+    p0, p1 = (logp[node] - top).exp(), (logp[node + 1] - top).exp()
+    d0, d1 = (p0 * score[node]).abs(), (p1 * score[node + 1]).abs()
+    k0, k1 = 2 * (p0 * bend[node]).abs(), 2 * (p1 * bend[node + 1]).abs()
     meet = ((d0 - d1 + k1 * (end - start)) / (k0 + k1)).clamp_min(0)
-    near = d0 - k0 * meet <= 0
-    owner, column, anchor, start, end = (t[near] for t in (owner, column, anchor, start, end))
-    was_up = up[owner, column]
+    near = ~(d0 - k0 * meet > 0)
+    node, anchor, start, end = (t[near] for t in (node, anchor, start, end))
+    was_up = up[node]
     split, found = 0.5 * (start + end), torch.zeros_like(was_up)
-    rows = torch.arange(len(owner), device=owner.device)
+    rows = torch.arange(len(node), device=node.device)
     for _ in range(34):
         if len(rows) == 0:
             break
         x = 0.5 * (start[rows] + end[rows])
-        _, s, b = mix.at(owner[rows], anchor[rows], x)
+        _, s, b = mix.at(grid.owner[node[rows]], anchor[rows], x)
         flipped = (s >= 0) != was_up[rows]
         split[rows], found[rows] = x, flipped
         past = (b > 0) == was_up[rows]  # x lies beyond the bottom of the dip
         end[rows] = torch.where(past, x, end[rows])
         start[rows] = torch.where(past, start[rows], x)
         rows = rows[~flipped]
-    return owner[found], column[found], split[found]
+    return node[found], split[found]
 
 
 def crossings(shape: Profile, level: Tensor, rows: Tensor | None = None) -> Crossings:
-    """All points where log p = level, for the mixtures `rows` (R,) with levels (R,); owners count in `rows`."""
-    rows = torch.arange(len(shape.mix), device=level.device) if rows is None else rows
+    """All points where log p = level, for the mixtures `rows` (R,) with levels (R,); owners count in `rows`.
+
+    `rows` may name a mixture several times, with different levels.
+    """
+    grid, mix = shape.grid, shape.mix
+    if rows is None:
+        rows = torch.arange(len(mix), device=level.device)
+        above = shape.logp >= level[grid.owner]
+        left = (above[1:] != above[:-1]).nonzero()[:, 0]
+        owner, rising = grid.owner[left], above[left + 1]
+    else:
+        count = grid.count[rows]
+        before = count.cumsum(0) - count
+        owner = torch.repeat_interleave(torch.arange(len(rows), device=rows.device), count)
+        index = torch.arange(len(owner), device=rows.device) + (grid.first[rows] - before)[owner]
+        above = shape.logp[index] >= level[owner]
+        place = (above[1:] != above[:-1]).nonzero()[:, 0]
+        left, owner, rising = index[place], owner[place], above[place + 1]
+    return _refined(shape, rows[owner], owner, level[owner], left, rising)
+
+
+def _refined(
+    shape: Profile, row: Tensor, owner: Tensor, level: Tensor, left: Tensor, rising: Tensor
+) -> Crossings:
+    """The crossings in the cells that start at the nodes `left`, to full precision."""
     mix, grid = shape.mix, shape.grid
-    above = shape.logp[rows] >= level[:, None]
-    last = above.shape[1] - 1
-    change = torch.cat([above[:, :1], above[:, 1:] != above[:, :-1], above[:, -1:]], -1)
-    owner, column = change.nonzero(as_tuple=True)
-    row, wanted = rows[owner], level[owner]
-    left, right = (column - 1).clamp_min(0), column.clamp_max(last)
-    anchor, start, end, unit = grid.between(row, left, right)
-    rising = torch.where(column <= last, above[owner, right], False)
-    a, b = shape.logp[row, left], shape.logp[row, right]
-    guess = start + (end - start) * ((wanted - a) / torch.where(a == b, 1.0, b - a)).clamp(0, 1)
-    tail = (column == 0) | (column > last)
+    anchor, start, end, unit = grid.between(left, left + 1)
+    a, b = shape.logp[left], shape.logp[left + 1]
+    guess = start + (end - start) * ((level - a) / torch.where(a == b, 1.0, b - a)).clamp(0, 1)
+    tail = torch.isinf(a) | torch.isinf(b)
     if tail.any():
-        reach = _beyond(mix, row[tail], anchor[tail], wanted[tail], column[tail] > last)
-        start[tail] = torch.where(column[tail] == 0, reach, start[tail])
-        end[tail] = torch.where(column[tail] == 0, end[tail], reach)
-        guess[tail] = reach
+        outer = _beyond(mix, row[tail], anchor[tail], level[tail], torch.isinf(b[tail]))
+        start[tail] = torch.where(torch.isinf(a[tail]), outer, start[tail])
+        end[tail] = torch.where(torch.isinf(b[tail]), outer, end[tail])
+        guess[tail] = outer
 
     def excess(index: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         logp, score, bend = mix.at(row[index], anchor[index], x)
         # A step on the parabola cubes the error: 1e-6 of the natural length is the last step.
         settled = 1e-6 * torch.minimum(unit[index], 1 / score.abs())
-        return logp - wanted[index], score, bend - score.square(), settled
+        return logp - level[index], score, bend - score.square(), settled
 
     sign = torch.where(rising, 1.0, -1.0).to(torch.float64)
     place, score = solve(excess, start, end, guess, sign, unit)

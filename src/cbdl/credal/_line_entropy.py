@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cbdl.credal._border import Border, float64
 from cbdl.credal._intervals import complement, covered, union
-from cbdl.credal._levels import Profile, crossings, evaluate, grid_sizes, make_grid, profile
+from cbdl.credal._levels import Profile, crossings, evaluate, make_grid, profile
 from cbdl.credal._mesh import Mesh, density, on_meshes
 from cbdl.credal._mixture import Extremes
 from cbdl.credal._optimum import Optimum
@@ -119,16 +119,14 @@ def entropy_bounds_on_line(sets: Extremes) -> tuple[Tensor, Tensor]:
     that of -log(lower density) with respect to the upper probability: integrals over t of P(f >= t), where
     {f >= t} is a union of intervals that is known exactly.
     """
-    sizes = grid_sizes(sets.each()).view(len(sets), sets.m).amax(-1)
     answer = sets.loc.new_empty(2, len(sets))
-    for size in torch.unique(sizes).tolist():  # a few dozen sizes at most
-        for rows in (sizes == size).nonzero()[:, 0].split(64):
-            some = sets[rows]
-            mix = some.each()
-            grid = make_grid(mix, size)
-            shape = profile(mix, grid, evaluate(mix, grid))
-            for which in (0, 1):
-                answer[which, rows] = _choquet(some, shape, upper=which == 1)
+    for rows in sets.chunks(1 << 10):
+        some = sets[rows]
+        mix = some.each()
+        grid = make_grid(mix)
+        shape = profile(mix, grid, evaluate(mix, grid))
+        for which in (0, 1):
+            answer[which, rows] = _choquet(some, shape, upper=which == 1)
     return answer[0], answer[1]
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from cbdl.credal._intervals import Intervals, covered, padded
-from cbdl.credal._levels import Profile, crossings, evaluate, grid_sizes, make_grid, profile
+from cbdl.credal._levels import Profile, crossings, evaluate, make_grid, profile
 from cbdl.credal._mixture import Extremes
 from cbdl.credal.line_regions import inside
 
@@ -22,12 +22,7 @@ TIE = 1e-12
 
 def maximisers(sets: Extremes) -> Tensor:
     """(B, R): all y that maximise min_j p_j(y), in order, padded with nan."""
-    sizes = grid_sizes(sets.each()).view(len(sets), sets.m).amax(-1)
-    parts: list[tuple[Tensor, Tensor]] = []
-    for size in torch.unique(sizes).tolist():  # a few dozen sizes at most
-        members = (sizes == size).nonzero()[:, 0]
-        for rows in members.split(max(1, (1 << 26) // (64 * size * sets.m))):
-            parts.append((rows, _group(sets[rows], size)))
+    parts = [(rows, _group(sets[rows])) for rows in sets.chunks()]
     width = max(points.shape[1] for _, points in parts)
     answer = sets.loc.new_full((len(sets), width), math.nan)
     for rows, points in parts:
@@ -35,9 +30,9 @@ def maximisers(sets: Extremes) -> Tensor:
     return answer
 
 
-def _group(sets: Extremes, size: int) -> Tensor:
+def _group(sets: Extremes) -> Tensor:
     mix = sets.each()
-    grid = make_grid(mix, size)
+    grid = make_grid(mix)
     shape = profile(mix, grid, evaluate(mix, grid))
     level = _start(sets)
     rows = torch.arange(len(sets), device=level.device)

@@ -7,7 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from cbdl.credal._levels import Grid, evaluate, grid_sizes, make_grid
+from cbdl.credal._levels import Grid, make_grid
+from cbdl.credal._minimal import values_of_each
 from cbdl.credal._mixture import Extremes, Mixtures, masses, solve
 
 
@@ -17,28 +18,25 @@ def maximal_imprecision(sets: Extremes) -> Tensor:
     if m == 1:
         return sets.loc.new_zeros(B)
     i, j = torch.triu_indices(m, m, 1, device=sets.loc.device)
-    sizes = grid_sizes(sets.pooled())
     answer = sets.loc.new_empty(B)
-    for size in torch.unique(sizes).tolist():  # a few dozen sizes at most
-        members = (sizes == size).nonzero()[:, 0]
-        for rows in members.split(max(1, (1 << 26) // (8 * size * (8 * m + 6 * len(i))))):
-            answer[rows] = _pairs(sets[rows], size, i, j).amax(-1)
+    for rows in sets.chunks(max(1, (1 << 17) // len(i))):
+        answer[rows] = _pairs(sets[rows], i, j).amax(-1)
     return answer
 
 
-def _pairs(sets: Extremes, size: int, i: Tensor, j: Tensor) -> Tensor:
+def _pairs(sets: Extremes, i: Tensor, j: Tensor) -> Tensor:
     """(B, pairs): the total variation of each pair of extremes."""
     B, m = len(sets), sets.m
-    grid = make_grid(sets.pooled(), size)
-    wide = Grid(*(t.repeat_interleave(m, 0) for t in (grid.high, grid.low, grid.unit)))
-    each = sets.each()
-    logp, score, _ = (v.view(B, m, size) for v in evaluate(each, wide))
-    gap, slope = (logp[:, i] - logp[:, j]).flatten(0, 1), (score[:, i] - score[:, j]).flatten(0, 1)
-    first = (torch.arange(B, device=i.device)[:, None] * m + i).reshape(-1)
-    second = (torch.arange(B, device=i.device)[:, None] * m + j).reshape(-1)
+    each, grid = sets.each(), make_grid(sets.pooled())
+    logp, score, _ = values_of_each(sets, grid)
+    # One copy of the grid for each pair.
     home = torch.arange(B, device=i.device).repeat_interleave(len(i))
-    pair, high, low = _roots(each, grid, gap, slope, first, second, home)
-    return _positive_mass(each, gap[:, 0] > 0, pair, high, low, first, second).view(B, -1)
+    wide, index = grid.take(home)
+    left, right = i.repeat(B)[wide.owner], j.repeat(B)[wide.owner]
+    gap, slope = (v[index, left] - v[index, right] for v in (logp, score))
+    first, second = home * m + i.repeat(B), home * m + j.repeat(B)
+    pair, high, low = _roots(each, wide, gap, slope, first, second)
+    return _positive_mass(each, gap[wide.first[:-1]] > 0, pair, high, low, first, second).view(B, -1)
 
 
 def _difference(
@@ -51,20 +49,19 @@ def _difference(
 
 
 def _roots(
-    each: Mixtures, grid: Grid, gap: Tensor, slope: Tensor, first: Tensor, second: Tensor, home: Tensor
+    each: Mixtures, grid: Grid, gap: Tensor, slope: Tensor, first: Tensor, second: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """All points where log p_i = log p_j, flat, by pair and place: (pair, high, low)."""
-    plus = gap > 0
-    change = plus[:, 1:] != plus[:, :-1]
-    pair, column = change.nonzero(as_tuple=True)
-    brackets: list[tuple[Tensor, ...]] = []
-    brackets.append((pair, column, torch.zeros_like(pair), *grid.between(home[pair], column, column + 1)))
+    plus, inner = gap > 0, ~grid.ends()[:-1]
+    change = plus[1:] != plus[:-1]
+    node = (change & inner).nonzero()[:, 0]
+    brackets: list[tuple[Tensor, ...]] = [(node, torch.zeros_like(node), *grid.between(node, node + 1))]
     # Two roots may hide in a cell at whose ends the sign is the same: the gap has an extremum towards 0 there.
-    towards = torch.where(plus[:, :-1], slope[:, :-1] < 0, slope[:, :-1] > 0)
-    away = torch.where(plus[:, :-1], slope[:, 1:] > 0, slope[:, 1:] < 0)
-    pair, column = (~change & towards & away).nonzero(as_tuple=True)
-    anchor, start, end, unit = grid.between(home[pair], column, column + 1)
-    sign = torch.where(plus[pair, column], 1.0, -1.0).to(torch.float64)
+    up = slope > 0
+    node = (~change & inner & (up[:-1] != plus[:-1]) & (up[1:] == plus[1:])).nonzero()[:, 0]
+    pair = grid.owner[node]
+    anchor, start, end, unit = grid.between(node, node + 1)
+    sign = torch.where(plus[node], 1.0, -1.0).to(torch.float64)
 
     def bend(rows: Tensor, x: Tensor) -> tuple[Tensor, ...]:
         _, d, dd = _difference(each, first[pair[rows]], second[pair[rows]], anchor[rows], x)
@@ -73,12 +70,12 @@ def _roots(
     middle, _ = solve(bend, start, end, 0.5 * (start + end), sign, unit)  # type: ignore[arg-type]
     value = _difference(each, first[pair], second[pair], anchor, middle)[0]
     found = value * sign < 0
-    left = (pair, column, torch.zeros_like(pair), anchor, start, middle, unit)
-    right = (pair, column, torch.ones_like(pair), anchor, middle, end, unit)
+    left = (node, torch.zeros_like(node), anchor, start, middle, unit)
+    right = (node, torch.ones_like(node), anchor, middle, end, unit)
     brackets += [tuple(t[found] for t in side) for side in (left, right)]
-    pair, column, order, anchor, start, end, unit = (torch.cat(c) for c in zip(*brackets, strict=True))
-    rank = ((pair * gap.shape[1] + column) * 2 + order).argsort()
-    pair, anchor, start, end, unit = (t[rank] for t in (pair, anchor, start, end, unit))
+    node, order, anchor, start, end, unit = (torch.cat(c) for c in zip(*brackets, strict=True))
+    rank = (2 * node + order).argsort()
+    pair, anchor, start, end, unit = (t[rank] for t in (grid.owner[node], anchor, start, end, unit))
     sign = torch.sign(_difference(each, first[pair], second[pair], anchor, end)[0])
 
     def excess(rows: Tensor, x: Tensor) -> tuple[Tensor, ...]:

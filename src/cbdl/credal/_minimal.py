@@ -23,19 +23,16 @@ from torch import Tensor
 
 from cbdl.credal._hdr import hdr
 from cbdl.credal._intervals import Intervals, padded
-from cbdl.credal._levels import Grid, Profile, crossings, evaluate, grid_sizes, make_grid, profile
+from cbdl.credal._levels import Grid, Profile, crossings, evaluate, make_grid, profile
 from cbdl.credal._mixture import Derivatives, Extremes
 from cbdl.credal._roots import descend, last_nonnegative
-
-GRIDS = 1 << 26
-"""Bytes of the grids that are worked on at a time."""
 
 STEPS = 80
 
 
 @dataclass(frozen=True)
 class _Shared:
-    """What does not change with lambda: the sets, a grid for each, and every extreme's values on it (B, m, N)."""
+    """What does not change with lambda: the sets, a grid for each, and every extreme's values on it (T, m)."""
 
     sets: Extremes
     grid: Grid
@@ -43,8 +40,8 @@ class _Shared:
     alpha: float
 
     def __getitem__(self, rows: Tensor) -> _Shared:
-        grid = Grid(self.grid.high[rows], self.grid.low[rows], self.grid.unit[rows])
-        logp, score, bend = (v[rows] for v in self.values)
+        grid, index = self.grid.take(rows)
+        logp, score, bend = (v[index] for v in self.values)
         return _Shared(self.sets[rows], grid, (logp, score, bend), self.alpha)
 
 
@@ -59,40 +56,43 @@ class _Dual:
 
 def minimal_region(sets: Extremes, alpha: float) -> tuple[Intervals, Tensor, Tensor]:
     """(intervals, log lambda (B, m), gap (B,)) of the smallest region of each set."""
-    sizes = grid_sizes(sets.pooled())
     best, gap = torch.zeros_like(sets.loc[..., 0]), sets.loc.new_zeros(len(sets))
     owners: list[Tensor] = []
     ends: list[Tensor] = []
-    for size in torch.unique(sizes).tolist():  # a few dozen sizes at most
-        members = (sizes == size).nonzero()[:, 0]
-        for rows in members.split(max(1, GRIDS // (64 * size * sets.m))):
-            shared = _prepare(sets[rows], alpha, size)
-            lam = _maximise(shared)
-            owner, points, gap[rows] = _feasible(shared, lam)
-            best[rows] = lam
-            owners.append(rows[owner])
-            ends.append(points)
+    for rows in sets.chunks():
+        shared = _prepare(sets[rows], alpha)
+        best[rows] = _maximise(shared)
+        owner, points, gap[rows] = _feasible(shared, best[rows])
+        owners.append(rows[owner])
+        ends.append(points)
     owner, points = torch.cat(owners), torch.cat(ends)
-    rank = owner.argsort(stable=True)
-    owner, points = owner[rank], points[rank]
     found = padded(owner, (points[:, 0], points[:, 1]), (points[:, 2], points[:, 3]), len(sets))
     return found, best.log(), gap
 
 
-def _prepare(sets: Extremes, alpha: float, size: int) -> _Shared:
-    grid = make_grid(sets.pooled(), size)
-    wide = Grid(*(t.repeat_interleave(sets.m, 0) for t in (grid.high, grid.low, grid.unit)))
-    logp, score, bend = (v.view(len(sets), sets.m, size) for v in evaluate(sets.each(), wide))
-    return _Shared(sets, grid, (logp, score, bend), alpha)
+def _prepare(sets: Extremes, alpha: float) -> _Shared:
+    grid = make_grid(sets.pooled())
+    return _Shared(sets, grid, values_of_each(sets, grid), alpha)
+
+
+def values_of_each(sets: Extremes, grid: Grid) -> Derivatives:
+    """(T, m) three times: log p, p'/p and p''/p of every extreme on the one grid of its set."""
+    B, m = len(sets), sets.m
+    wide, index = grid.take(torch.arange(B, device=grid.owner.device).repeat_interleave(m))
+    extreme = wide.owner % m
+    logp, score, bend = (
+        v.new_empty(len(grid.owner), m).index_put((index, extreme), v) for v in evaluate(sets.each(), wide)
+    )
+    return logp, score, bend
 
 
 def _shape(shared: _Shared, lam: Tensor) -> Profile:
     """The shape of q = sum_j lambda_j p_j: its values on the grid are averages of those of the extremes."""
     logp, score, bend = shared.values
-    terms = logp + lam.log()[..., None]
-    logq = torch.logsumexp(terms, 1)
+    terms = logp + lam.log()[shared.grid.owner]
+    logq = torch.logsumexp(terms, -1)
     share = (terms - logq[:, None]).exp()
-    values = logq, (share * score).sum(1), (share * bend).sum(1)
+    values = logq, (share * score).sum(-1), (share * bend).sum(-1)
     return profile(shared.sets.pooled(lam), shared.grid, values)
 
 

@@ -23,16 +23,13 @@ from cbdl.credal._batch import MEMORY
 from cbdl.credal._border import Array, ArrayLike, Border, float64
 from cbdl.credal._hdr import hdr
 from cbdl.credal._intervals import Intervals, covered, padded, union
-from cbdl.credal._levels import Crossings, crossings, evaluate, grid_sizes, make_grid, profile
+from cbdl.credal._levels import Crossings, crossings, evaluate, make_grid, profile
 from cbdl.credal._mesh import two_sum
 from cbdl.credal._minimal import minimal_region
 from cbdl.credal._mixture import Extremes
 from cbdl.credal._roots import descend, last_nonnegative
 
 METHODS = ("union", "lower-density", "minimal")
-
-GRIDS = 1 << 26
-"""Bytes of the grids that are worked on at a time."""
 
 
 @dataclass(frozen=True)
@@ -156,14 +153,11 @@ def _union_region(sets: Extremes, alpha: float) -> tuple[Intervals, Tensor, Tens
 
 
 def _lower_density_region(sets: Extremes, alpha: float) -> tuple[Intervals, Tensor, Tensor]:
-    sizes = grid_sizes(sets.each()).view(len(sets), sets.m).amax(-1)
     level = sets.loc.new_empty(len(sets))
     parts: list[tuple[Tensor, Intervals]] = []
-    for size in torch.unique(sizes).tolist():  # a few dozen sizes at most
-        members = (sizes == size).nonzero()[:, 0]
-        for rows in members.split(max(1, GRIDS // (64 * size * sets.m))):
-            level[rows], found = _lower_density_group(sets[rows], alpha, size)
-            parts.append((rows, found))
+    for rows in sets.chunks():
+        level[rows], found = _lower_density_group(sets[rows], alpha)
+        parts.append((rows, found))
     return gathered(parts, len(sets)), level[:, None], torch.full_like(level, math.nan)
 
 
@@ -178,10 +172,10 @@ def gathered(parts: list[tuple[Tensor, Intervals]], sets: int) -> Intervals:
     return Intervals(high, low)
 
 
-def _lower_density_group(sets: Extremes, alpha: float, size: int) -> tuple[Tensor, Intervals]:
+def _lower_density_group(sets: Extremes, alpha: float) -> tuple[Tensor, Intervals]:
     m, device = sets.m, sets.loc.device
     mix = sets.each()
-    grid = make_grid(mix, size)
+    grid = make_grid(mix)
     shape = profile(mix, grid, evaluate(mix, grid))
 
     def region(rows: Tensor, u: Tensor) -> Intervals:
