@@ -25,7 +25,7 @@ The contract between the modules (m members, d draws, P parameters, Q noise para
   optimiser has `state {name: tensor}` and `step(variables, gradient, rate, step)` in place. Clipping, NaN
   members, early stopping, checkpoints, Ctrl-C and progress come with it.
 - A method is a frozen dataclass with `fit(cohort, data, run) -> Posterior` and `from_state(cohort, state) ->
-  Posterior`; a posterior has `sample(draws, seed) -> theta (m, d, P)`, `noise (m, Q)`, `buffers`, `state() ->
+  Posterior`; a posterior has `sample(draws, seed, start) -> theta (m, d, P)`, `noise (m, Q)`, `buffers`, `state() ->
   {name: (m, ...)}`: every tensor leads with the members, so that groups of members trained apart are joined
   by `torch.cat` along axis 0.
 - `predict.predict(cohort, posterior, data, x, draws) -> {"probs" | "loc", "scale" | "rate": (m, d, rows,

@@ -42,8 +42,12 @@ class Member:
 class Posterior(Protocol):
     """What a method learned about a cohort. Every tensor of `state()` leads with the members' axis."""
 
-    def sample(self, draws: int, seed: int = 0) -> Tensor:
-        """theta (members, draws, P); member i's draws depend on (its seed, seed) only."""
+    def sample(self, draws: int, seed: int = 0, start: int = 0) -> Tensor:
+        """theta (members, draws, P): draws number start, start + 1, ... of the stream `seed`.
+
+        Members share their base draws (`bayes.draws`) where the method has such, so that they differ by what they
+        learned; draw i depends on (the member, seed, i) only.
+        """
         ...
 
     @property

@@ -129,14 +129,18 @@ class PointsPosterior:
     buffers: Buffers
     record: Record | None = None
 
-    def sample(self, draws: int, seed: int = 0) -> Tensor:
-        """theta (members, draws, P): the points in a random order, again and again if there are too few."""
+    def sample(self, draws: int, seed: int = 0, start: int = 0) -> Tensor:
+        """theta (members, draws, P): draws number start, start + 1, ... of the points in a random order, again and
+        again if there are too few.
+        """
         number = self.points.shape[1]
-        rounds = -(-draws // number)
+        rounds = -(-(start + draws) // number)
 
         def order(own: int) -> Tensor:
             source = generator("cpu", own, "sample", seed)
-            return torch.cat([torch.randperm(number, generator=source) for _ in range(rounds)])[:draws]
+            return torch.cat([torch.randperm(number, generator=source) for _ in range(rounds)])[
+                start : start + draws
+            ]
 
         index = torch.stack([order(own) for own in self.seeds]).to(self.points.device)
         return self.points.take_along_dim(index.unsqueeze(-1), 1)

@@ -23,11 +23,12 @@ from torch import Tensor
 from cbdl.bayes._densities import HALF_LOG_2PI
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.data import Data
+from cbdl.bayes.draws import common_normal
 from cbdl.bayes.forward import Buffers
 from cbdl.bayes.train import Plan, Record, Run, train
 
 from ._curvature import Part, gauss_newton, gauss_newton_diagonal, prior_precision
-from ._points import PointObjective, Potential, buffer_state, normal_draws, state_buffers
+from ._points import PointObjective, Potential, buffer_state, state_buffers
 
 LARGEST = 6000
 """Coordinates that a full matrix may have."""
@@ -141,9 +142,10 @@ class LaplacePosterior:
     evidence: Tensor
     record: Record | None = field(default=None)
 
-    def sample(self, draws: int, seed: int = 0) -> Tensor:
-        """theta (members, draws, P)."""
-        eps = normal_draws(self.seeds, draws, self.part.size, self.mode, "sample", seed)
+    def sample(self, draws: int, seed: int = 0, start: int = 0) -> Tensor:
+        """theta (members, draws, P) from the common base draws number start, start + 1, ... of stream `seed`."""
+        eps = common_normal(seed, draws, self.part.size, like=self.mode, start=start)
+        eps = eps.expand(len(self.seeds), -1, -1)
         if "root" in self.spread:
             moved = eps @ self.spread["root"].mT
         elif "sigma" in self.spread:

@@ -27,13 +27,14 @@ from cbdl.bayes._random import mix
 from cbdl.bayes.checkpoint import Checkpoint
 from cbdl.bayes.cohort import Cohort, Member
 from cbdl.bayes.data import Data
+from cbdl.bayes.draws import common_normal
 from cbdl.bayes.forward import Buffers
 from cbdl.bayes.joint_prior import compile_priors
 from cbdl.bayes.priors import Normal, Prior
 from cbdl.bayes.train import Plan, Record, Run, train
 
 from ._head import Head, conjugate, features
-from ._points import PointObjective, buffer_state, normal_draws, state_buffers
+from ._points import PointObjective, buffer_state, state_buffers
 from .laplace import Laplace, LaplacePosterior
 
 STANDARD = Normal(0.0, 1.0)
@@ -167,11 +168,11 @@ class LastLayerPosterior:
     evidence: Tensor
     record: Record | None = None
 
-    def sample(self, draws: int, seed: int = 0) -> Tensor:
-        """theta (members, draws, P)."""
-        members, outputs, width = self.scale.shape
-        eps = normal_draws(self.seeds, draws, outputs * width, self.mean, "sample", seed)
-        eps = eps.view(members, draws, outputs, width).transpose(1, 2) * self.scale.unsqueeze(2)
+    def sample(self, draws: int, seed: int = 0, start: int = 0) -> Tensor:
+        """theta (members, draws, P) from the common base draws number start, start + 1, ... of stream `seed`."""
+        _, outputs, width = self.scale.shape
+        eps = common_normal(seed, draws, outputs * width, like=self.mean, start=start)
+        eps = eps.view(1, draws, outputs, width).transpose(1, 2) * self.scale.unsqueeze(2)
         moved = (eps @ self.basis.mT).transpose(1, 2)
         theta = self.mean.unsqueeze(1).repeat(1, draws, 1)
         theta[..., self.head.start : self.head.stop] += self.head.flat(moved)

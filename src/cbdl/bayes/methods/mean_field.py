@@ -14,9 +14,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cbdl.bayes._densities import HALF_LOG_2PI
-from cbdl.bayes._random import NormalStream, generator
+from cbdl.bayes._random import NormalStream
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.data import Batch, Data
+from cbdl.bayes.draws import common_normal
 from cbdl.bayes.forward import Buffers
 from cbdl.bayes.train import Plan, Record, Run, train
 
@@ -105,18 +106,10 @@ class MeanFieldPosterior:
         """Standard deviations (members, P)."""
         return F.softplus(self.rho)
 
-    def sample(self, draws: int, seed: int = 0) -> Tensor:
-        """theta (members, draws, P)."""
-        eps = [
-            torch.randn(
-                (draws, self.mu.shape[1]),
-                generator=generator(self.mu.device, own, "sample", seed),
-                device=self.mu.device,
-                dtype=self.mu.dtype,
-            )
-            for own in self.seeds
-        ]
-        return self.mu.unsqueeze(1) + self.sigma.unsqueeze(1) * torch.stack(eps)
+    def sample(self, draws: int, seed: int = 0, start: int = 0) -> Tensor:
+        """theta (members, draws, P) from the common base draws number start, start + 1, ... of stream `seed`."""
+        eps = common_normal(seed, draws, self.mu.shape[1], like=self.mu, start=start)
+        return self.mu.unsqueeze(1) + self.sigma.unsqueeze(1) * eps
 
     def kl(self, cohort: Cohort, draws: int = 32) -> Tensor:
         """KL(q || prior) of every member (members,), by draws where no closed form exists."""
