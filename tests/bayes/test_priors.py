@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from cbdl.bayes import priors as p
 from cbdl.bayes._random import generator
 from cbdl.bayes.flat import Entry, Layout
-from cbdl.bayes.joint_prior import compile_priors
+from cbdl.bayes.joint_prior import JointPrior, compile_priors
 
 LINE = Entry("w", (1,), 0, 1)
 ALL = [
@@ -150,9 +150,10 @@ def test_closed_kl_is_the_integral(prior: p.Prior, mu: float, sigma: float) -> N
 def test_sampled_kl_has_the_mean_of_the_closed_one() -> None:
     """A Student t with many degrees of freedom is a Normal, whose KL is closed."""
     entry = Entry("w", (3,), 0, 1)
-    make = lambda prior: compile_priors(
-        [prior], Layout((entry,)), device=torch.device("cpu"), dtype=torch.float64
-    )  # noqa: E731
+
+    def make(prior: p.Prior) -> JointPrior:
+        return compile_priors([prior], Layout((entry,)), device=torch.device("cpu"), dtype=torch.float64)
+
     mu, sigma = torch.tensor([[0.5, -1.0, 2.0]]).double(), torch.tensor([[0.3, 1.0, 0.1]]).double()
     eps = torch.randn(1, 200_000, 3, generator=generator("cpu", 0), dtype=torch.float64)
     sampled = make(p.StudentT(1e7, 0.0, 2.0)).kl(mu, sigma, mu.unsqueeze(1) + sigma.unsqueeze(1) * eps)
@@ -235,7 +236,7 @@ def test_pretrained_prior_sits_on_the_weights() -> None:
     w = layout.flatten(state).double()
     torch.testing.assert_close(joint.location()[0], w)
     torch.testing.assert_close(joint.spread()[0], (0.2 * w.abs()).clamp_min(1e-3))
-    with pytest.raises(ValueError, match="has no '2.weight'"):
+    with pytest.raises(ValueError, match="has no '2"):
         compile_priors(
             [p.pretrained({k: v for k, v in state.items() if k != "2.weight"})],
             layout,

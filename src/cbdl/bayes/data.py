@@ -185,6 +185,13 @@ def _validation(validation: Any, data: Data, space: str, dtype: torch.dtype) -> 
     return Data(data.inputs(a), data.targets(b), data.inputs, data.targets)
 
 
+def as_input(x: Any, dtype: torch.dtype) -> Tensor:
+    """Inputs to predict for, checked as the training inputs were; not yet standardised."""
+    if isinstance(x, Dataset):
+        raise ValueError("X is a Dataset; give the inputs alone, as an array or a tensor")
+    return _input(x, "X", dtype)
+
+
 def new_inputs(x: Any, data: Data, dtype: torch.dtype) -> Tensor:
     """Inputs to predict for, checked and standardised as the training inputs were."""
     a = _input(x, "X", dtype).to(data.x.device)

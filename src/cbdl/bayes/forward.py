@@ -11,13 +11,16 @@ results.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from . import wide
 from ._random import mix
@@ -165,7 +168,8 @@ class Forward:
             out = functional_call(self.network, state, (x,))
             return out, {name: state[name] for name in buffers} if training else {}
 
-        out, after = vmap(one, randomness="error")(parameters, copies)
+        with _plain_attention():
+            out, after = vmap(one, randomness="error")(parameters, copies)
         after = {n: _over_draws(_apart(b, members, draws)) for n, b in after.items()}
         return _apart(out, members, draws), after
 
@@ -194,19 +198,36 @@ class Forward:
         buffers = {n: torch.stack([b.detach(), b.detach()]).to(x.device) for n, b in network.named_buffers()}
         plain = Forward(network, self.layout, self.constants, self.seeds)
         try:
-            ours, truth = self(theta, x, buffers), plain(theta, x, buffers)
-            if ours.shape != truth.shape or not torch.allclose(
-                ours, truth, rtol=1e-3, atol=1e-4, equal_nan=True
-            ):
-                return "its outputs differ from those of single networks"
-            if x.shape[0] > 1:
-                network.train()
-                self._run(theta, x, buffers, slice(None), step=0)
+            with warnings.catch_warnings():
+                # an operation that vmap only emulates, one element after the other, warns of it
+                warnings.filterwarnings("error", "There is a performance drop")
+                ours, truth = self(theta, x, buffers), plain(theta, x, buffers)
+                if ours.shape != truth.shape or not _close(ours, truth):
+                    return "its outputs differ from those of single networks"
+                if x.shape[0] > 1:
+                    network.train()
+                    self._run(theta, x, buffers, slice(None), step=0)
         except (
             Exception
         ) as error:  # whatever a network of the user raises under vmap: the loop will show it if real
             return f"{type(error).__name__}: {str(error).strip().splitlines()[0][:120] if str(error) else ''}"
         return None
+
+
+def _close(ours: Tensor, truth: Tensor) -> bool:
+    return torch.allclose(ours, truth, rtol=1e-3, atol=1e-4, equal_nan=True)
+
+
+@contextmanager
+def _plain_attention() -> Iterator[None]:
+    """Attention without its fused kernels, which vmap cannot batch."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel([SDPBackend.MATH]):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def _apart(x: Tensor, members: int, draws: int) -> Tensor:

@@ -60,6 +60,16 @@ class Likelihood:
         """
         raise NotImplementedError
 
+    def draw(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor, source: torch.Generator) -> Tensor:
+        """An outcome in the user's units for every output: (members, draws, batch, *event)."""
+        raise NotImplementedError
+
+
+def _draw_class(probs: Tensor, source: torch.Generator) -> Tensor:
+    """Labels with probabilities (..., J): the class at which the running sum passes a uniform number."""
+    u = torch.rand(probs.shape[:-1], generator=source, device=probs.device, dtype=probs.dtype)
+    return (probs.cumsum(-1) < u.unsqueeze(-1)).sum(-1).clamp_max(probs.shape[-1] - 1)
+
 
 # ----------------------------------------------------------------------------------------------- classes
 
@@ -111,6 +121,9 @@ class Categorical(Likelihood):
     def describe(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor) -> dict[str, Tensor]:
         return {"probs": out.softmax(-1)}
 
+    def draw(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor, source: torch.Generator) -> Tensor:
+        return _draw_class(out.softmax(-1), source)
+
 
 @dataclass(frozen=True)
 class Bernoulli(Likelihood):
@@ -138,6 +151,9 @@ class Bernoulli(Likelihood):
         zero = torch.sigmoid(-out.reshape(out.shape[:3]))
         return {"probs": torch.stack([zero, one], -1)}
 
+    def draw(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor, source: torch.Generator) -> Tensor:
+        return _draw_class(self.describe(out, noise, loc, unit)["probs"], source)
+
 
 # ------------------------------------------------------------------------------------------------- counts
 
@@ -164,6 +180,9 @@ class Poisson(Likelihood):
 
     def describe(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor) -> dict[str, Tensor]:
         return {"rate": out.reshape(out.shape[:3] + loc.shape).exp()}
+
+    def draw(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor, source: torch.Generator) -> Tensor:
+        return torch.poisson(self.describe(out, noise, loc, unit)["rate"], generator=source)
 
 
 # --------------------------------------------------------------------------------------------- real numbers
@@ -221,8 +240,16 @@ class _LocationScale(Likelihood):
         centre, scale = self.split(out, noise, loc.shape, unit)
         return {"loc": loc + unit * centre, "scale": (unit * scale).expand_as(centre)}
 
+    def draw(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor, source: torch.Generator) -> Tensor:
+        told = self.describe(out, noise, loc, unit)
+        return told["loc"] + told["scale"] * self.standard_draw(told["loc"], source)
+
     def standard(self, z: Tensor) -> Tensor:
         """log density of the noise with mean 0 and standard deviation 1."""
+        raise NotImplementedError
+
+    def standard_draw(self, like: Tensor, source: torch.Generator) -> Tensor:
+        """Noise with mean 0 and standard deviation 1, in the shape of `like`."""
         raise NotImplementedError
 
 
@@ -241,6 +268,9 @@ class Normal(_LocationScale):
     def standard(self, z: Tensor) -> Tensor:
         return -0.5 * z.square() - HALF_LOG_2PI
 
+    def standard_draw(self, like: Tensor, source: torch.Generator) -> Tensor:
+        return torch.empty_like(like).normal_(generator=source)
+
 
 @dataclass(frozen=True)
 class Laplace(_LocationScale):
@@ -251,6 +281,10 @@ class Laplace(_LocationScale):
 
     def standard(self, z: Tensor) -> Tensor:
         return -math.sqrt(2) * z.abs() - 0.5 * math.log(2)
+
+    def standard_draw(self, like: Tensor, source: torch.Generator) -> Tensor:
+        a, b = (torch.empty_like(like).exponential_(generator=source) for _ in range(2))
+        return (a - b) / math.sqrt(2)
 
 
 @dataclass(frozen=True)
@@ -272,6 +306,11 @@ class StudentT(_LocationScale):
         df = self.df
         constant = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(math.pi * (df - 2))
         return constant - (df + 1) / 2 * torch.log1p(z.square() / (df - 2))
+
+    def standard_draw(self, like: Tensor, source: torch.Generator) -> Tensor:
+        normal = torch.empty_like(like).normal_(generator=source)
+        chi = torch._standard_gamma(torch.full_like(like, self.df / 2), generator=source) * 2
+        return normal * ((self.df - 2) / chi).sqrt()
 
 
 # ------------------------------------------------------------------------------------------------- shared

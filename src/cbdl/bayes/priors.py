@@ -307,6 +307,28 @@ class Pretrained(Prior):
         return {"loc": loc, "scale": (self.delta * loc.abs()).clamp_min(self.floor)}
 
 
+@dataclass(frozen=True)
+class Coordinates(Prior):
+    """A Normal of its own for every coordinate: `loc` and `scale` hold a tensor for each parameter's name.
+
+    What a posterior becomes when it is the prior of the next data (`CBDL.update`).
+    """
+
+    loc: Mapping[str, Tensor] = field(repr=False)
+    scale: Mapping[str, Tensor] = field(repr=False)
+    family: ClassVar[Family] = NORMAL
+
+    def parameters(self, entry: Entry) -> Parameters:
+        found = {}
+        for part, tensors in (("loc", self.loc), ("scale", self.scale)):
+            if entry.name not in tensors or tensors[entry.name].numel() != entry.size:
+                raise ValueError(
+                    f"Coordinates: {part} has no tensor of shape {entry.shape} for {entry.name!r}"
+                )
+            found[part] = tensors[entry.name].detach().to("cpu", torch.float64).reshape(-1).clone()
+        return found
+
+
 PriorLike: TypeAlias = Prior | Mapping[str, Prior]
 
 
