@@ -28,7 +28,7 @@ from cbdl.bayes.data import Data
 from cbdl.bayes.train import Run, _Stop
 
 from .board import Place, board
-from .job import Outcome, pack
+from .job import Outcome, WorkerError, pack
 from .local import Method, Task
 from .schedule import Schedule, Work, scratch
 from .worker import read, write
@@ -111,6 +111,7 @@ class _Worker:
     def __init__(self, inbox: queue.SimpleQueue[tuple[_Worker, Any]], threads: int) -> None:
         number = str(threads)
         self.group: int | None = None
+        self.ready = False
         self.process = subprocess.Popen(
             [sys.executable, "-c", START, json.dumps(sys.path)],
             stdin=subprocess.PIPE,
@@ -204,10 +205,17 @@ def _hear(schedule: Schedule, crew: list[_Worker], worker: _Worker, message: Any
         crew.remove(worker)
         group, worker.group = worker.group, None
         worker.close()
-        if group is not None:
+        if not worker.ready and worker.process.returncode > 0:
+            schedule.error = schedule.error or WorkerError(
+                f"a worker could not start ({worker.how()}); what it said itself is on stderr"
+            )
+        elif group is not None:
             schedule.died(group, worker.how())
         return
     kind, content = message
+    if kind == "ready":
+        worker.ready = True
+        return
     assert worker.group is not None
     if kind == "progress":
         assert isinstance(content, Place)

@@ -8,6 +8,7 @@ are the same either way. Ray itself is imported only when this engine is used.
 from __future__ import annotations
 
 import os
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,7 +48,7 @@ class Ray:
     """GPUs that each task reserves; above 0 the task trains on its GPU."""
     retries: int = 2
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Further arguments of `ray.init`, such as runtime_env."""
+    """Further arguments of `ray.init`, such as runtime_env={"working_dir": "."} for modules that nodes lack."""
 
     def __post_init__(self) -> None:
         for name, least in (("workers", 1), ("retries", 0)):
@@ -95,8 +96,9 @@ class Ray:
         """Submit all groups, and again those whose worker died, until all have ended or the run halts."""
         # Ray's own retries would not be bounded when memory is short, and would tell nobody
         submit = ray.remote(num_cpus=self.num_cpus, num_gpus=self.num_gpus, max_retries=0)(_train).remote
-        mailbox = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(_Mailbox).remote()
+        mailbox = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(_mailbox()).remote()
         stored = ray.put(_stored(data))
+        paths = [os.path.abspath(path) for path in sys.path]
         running: dict[Any, int] = {}
         told = False
         try:
@@ -107,13 +109,13 @@ class Ray:
                         told = True
                     while schedule.waiting and not schedule.halting:
                         group = schedule.waiting.popleft()
-                        running[submit(jobs[group], stored, mailbox, group, self.num_gpus > 0)] = group
+                        running[submit(jobs[group], stored, mailbox, group, paths, self.num_gpus > 0)] = group
                     if not running:
                         return
                     for ref in ray.wait(list(running), timeout=0.2)[0]:
                         _hear(ray, schedule, running.pop(ref), ref)
                     for group, place in ray.get(mailbox.take.remote()).items() if run.verbose else ():
-                        schedule.board.update(group, place)
+                        schedule.board.update(group, Place(*place))
                     schedule.stopped = schedule.stopped or stop.asked()
         finally:
             for ref in running:  # a second Ctrl-C, or an error of Ray
@@ -221,32 +223,40 @@ def _bytes(x: Tensor) -> np.ndarray[Any, Any]:
     return array
 
 
-class _Mailbox:
-    """An actor between the run and its tasks: progress one way, the request to stop the other."""
+def _mailbox() -> type:
+    """An actor between the run and its tasks: progress one way, the request to stop the other.
 
-    def __init__(self) -> None:
-        self.places: dict[int, Place] = {}
-        self.stopping = False
+    A class made here is sent by value: its process need not import torch, and is there at once.
+    """
 
-    def report(self, group: int, place: Place | None) -> bool:
-        """How far a group is; the answer is whether to stop."""
-        if place is not None:
-            self.places[group] = place
-        return self.stopping
+    class Mailbox:
+        def __init__(self) -> None:
+            self.places: dict[int, tuple[int, int, float]] = {}
+            self.stopping = False
 
-    def take(self) -> dict[int, Place]:
-        places, self.places = self.places, {}
-        return places
+        def report(self, group: int, place: tuple[int, int, float] | None) -> bool:
+            """How far a group is; the answer is whether to stop."""
+            if place is not None:
+                self.places[group] = place
+            return self.stopping
 
-    def stop(self) -> None:
-        self.stopping = True
+        def take(self) -> dict[int, tuple[int, int, float]]:
+            places, self.places = self.places, {}
+            return places
+
+        def stop(self) -> None:
+            self.stopping = True
+
+    return Mailbox
 
 
 # --------------------------------------------------------------------------------------------- the worker
 
 
-def _train(job: bytes, stored: _Stored, mailbox: Any, group: int, gpu: bool) -> Outcome:
+def _train(job: bytes, stored: _Stored, mailbox: Any, group: int, paths: list[str], gpu: bool) -> Outcome:
     """The task: runs in a process of Ray."""
+    # modules of the user that lie beside the script are found on this machine, and on a shared file system
+    sys.path += [path for path in paths if path not in sys.path and os.path.exists(path)]
     line = _Line(mailbox, group)
     if line.ask():
         return Outcome()
@@ -264,7 +274,7 @@ class _Line:
     def __init__(self, mailbox: Any, group: int) -> None:
         self.ray = _ray()
         self.mailbox, self.group = mailbox, group
-        self.place: Place | None = None
+        self.place: tuple[int, int, float] | None = None
         self.answer: Any = None
         self.last = time.monotonic()
         self.stopping = False
@@ -289,7 +299,7 @@ class _Line:
 
     @contextmanager
     def display(self, label: str, steps: int, epochs: int) -> Iterator[Progress]:
-        def keep(place: Place) -> None:
+        def keep(place: tuple[int, int, float]) -> None:
             self.place = place
 
         yield _Kept(steps, keep)
@@ -300,7 +310,7 @@ class _Kept:
     """Progress that travels with the next question."""
 
     steps: int
-    keep: Callable[[Place], None]
+    keep: Callable[[tuple[int, int, float]], None]
     last: float = 0.0
 
     def due(self) -> bool:
@@ -308,4 +318,4 @@ class _Kept:
 
     def update(self, step: int, epoch: int, loss: float) -> None:
         self.last = time.monotonic()
-        self.keep(Place(step, self.steps, loss))
+        self.keep((step, self.steps, loss))

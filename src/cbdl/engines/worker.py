@@ -104,6 +104,7 @@ def main() -> None:
     os.dup2(nothing, 0)
     os.dup2(2, 1)
     line = Line(incoming, outgoing)
+    line.send("ready", None)
     while (job := line.jobs.get()) is not None:
         blob, path, skeleton = job
         outcome = perform(blob, lambda p=path, s=skeleton: shared(p, s), line.stop.is_set, line.display)  # type: ignore[misc]

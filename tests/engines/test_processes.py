@@ -1,0 +1,195 @@
+"""Worker processes: same tensors, whatever dies, stops or breaks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from engine_cases import METHOD, STEPS, Fragile, Watched, assert_same, images, reference, todo, when_ready
+from torch import nn
+
+from cbdl.bayes import likelihoods, priors
+from cbdl.bayes.checkpoint import CheckpointError
+from cbdl.bayes.data import prepare
+from cbdl.bayes.methods.mean_field import MeanField
+from cbdl.bayes.train import Interrupted, Run, TrainingWarning
+from cbdl.engines import Local, Processes, WorkerError, board, local, processes
+
+
+def test_workers_give_the_tensors_of_one_process(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(board, "EVERY", 0.0)
+    tasks, data = todo(3), images()
+    made = Processes(3).train(tasks, data, METHOD, Run(verbose=True))
+    assert_same(made, reference(tasks, data, 3))
+    assert_same(made, Local().train(tasks, data, METHOD, Run()), 1e-8)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "of 3 groups done" in err
+
+
+def test_worker_killed_in_the_middle_resumes_bit_for_bit(tmp_path: Path) -> None:
+    tasks, data = todo(2, second=False), images()
+    method = Watched(str(tmp_path), waits=True)
+    killer = when_ready(tmp_path, signal.SIGKILL)
+    made = Processes(2).train(tasks, data, method, Run())
+    killer.join()
+    assert method.steps() == [10, STEPS - 8]  # the checkpoint of step 8 was the last
+    assert_same(made, reference(tasks, data, 2))
+
+
+def test_worker_that_always_dies_is_given_up_and_nothing_is_lost(tmp_path: Path) -> None:
+    tasks, data = todo(1, second=False), images()
+    method, run = Watched(str(tmp_path), at=5, deaths=2), tmp_path / "run"
+    with pytest.raises(
+        WorkerError, match=r"likelihood 0, prior 0: .*SIGKILL.*1 retries.*the same call again"
+    ):
+        Processes(1, retries=1).train(tasks, data, method, Run(), checkpoint_dir=run)
+    made = Processes(1).train(tasks, data, method, Run(), checkpoint_dir=run)
+    assert method.steps() == [5, 5, STEPS - 8]
+    assert_same(made, reference(tasks, data, 1))
+
+
+def test_exception_comes_home_with_the_member_and_the_cause() -> None:
+    tasks = local.tasks([priors.Normal(0, 1)] * 2, [likelihoods.Categorical(Fragile)])
+    with pytest.raises(
+        WorkerError, match=r"likelihood 0, prior.*: ZeroDivisionError: the flux capacitor"
+    ) as caught:
+        Processes(1).train(tasks, images(), METHOD, Run())
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert "in forward" in caught.value.__notes__[0]
+
+
+def test_ctrl_c_stops_all_at_a_step_and_another_engine_goes_on(tmp_path: Path) -> None:
+    tasks, data = todo(2, second=False), images()
+    method, run = Watched(str(tmp_path), waits=True), tmp_path / "run"
+    sender = when_ready(tmp_path, signal.SIGINT, whom=os.getpid())
+    with pytest.raises(Interrupted, match=r"saved in .*run; make the same call again"):
+        Processes(2).train(tasks, data, method, Run(), checkpoint_dir=run)
+    sender.join()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert method.steps() == [10]
+    torch.set_num_threads(1)
+    made = Local().train(tasks, data, method, Run(), checkpoint_dir=run)
+    assert method.steps() == [10, STEPS - 10]
+    assert_same(made, reference(tasks, data, 2))
+
+
+def test_member_that_fails_is_named_and_the_others_are_not_lost() -> None:
+    x = torch.randn(64, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    data = prepare(x, x[:, 0], space="real", dtype=torch.float64)
+    net = lambda: nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1))  # noqa: E731
+    # the second prior is so far away that the start at its centre overflows
+    tasks = local.tasks([priors.Normal(0, 1), priors.Normal(1e200, 1)], [likelihoods.Normal(net, scale=0.1)])
+    method = MeanField(epochs=2, start="prior")
+    with pytest.warns(TrainingWarning, match="prior 1, likelihood 0"):
+        ((_, posterior),) = Processes(2).train(tasks, data, method, Run())
+    assert list(posterior.record.failures) == [1]  # type: ignore[attr-defined]
+    assert torch.isfinite(posterior.state()["mu"]).all()
+
+
+SCRIPT = """
+    import sys, time
+    import torch
+    from torch import nn
+    from cbdl.bayes import likelihoods, priors
+    from cbdl.bayes.data import prepare
+    from cbdl.bayes.methods.mean_field import MeanField
+    from cbdl.bayes.train import Run
+    from cbdl.engines import Processes, tasks
+
+    torch.set_default_dtype(torch.float64)
+    width = 5
+    x = torch.linspace(-1, 1, 40).reshape(-1, 1)
+    data = prepare(x, x[:, 0].sin(), space="real", dtype=torch.float64)
+    todo = tasks([priors.Normal(0, 1), priors.Normal(0, 2)],
+                 [likelihoods.Normal(lambda: nn.Sequential(nn.Linear(1, width), nn.Tanh(), nn.Linear(width, 1)))])
+    ((cohort, posterior),) = Processes(2).train(
+        todo, data, MeanField(epochs=int(sys.argv[2])), Run(), checkpoint_dir=sys.argv[1], every_seconds=0.1)
+    from cbdl.engines import Local
+    ((_, here),) = Local().train(todo, data, MeanField(epochs=int(sys.argv[2])), Run())
+    print(float((here.mu - posterior.mu).abs().max()) < 1e-8)
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "plain_script.py"
+    path.write_text(textwrap.dedent(SCRIPT))
+    return path
+
+
+def test_plain_script_with_a_lambda_needs_no_guard(script: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path / "run"), "2"], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "True\n"
+
+
+def _workers_of(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in children]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_workers_of_a_killed_run_save_and_end(script: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with subprocess.Popen([sys.executable, str(script), str(run), "1000000"]) as process:
+        until = time.monotonic() + 60
+        while len(list(run.glob("*.safetensors"))) < 2 and time.monotonic() < until:
+            time.sleep(0.05)
+        workers = _workers_of(process.pid)
+        process.kill()
+    assert len(workers) == 2
+    until = time.monotonic() + 20
+    while any(Path(f"/proc/{w}").exists() for w in workers) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not [w for w in workers if Path(f"/proc/{w}").exists()]
+    assert not list(run.glob(".*.tmp"))
+
+
+def test_factory_that_cannot_travel_is_refused_before_any_training() -> None:
+    lock = threading.Lock()
+
+    def net() -> nn.Module:
+        with lock:
+            return nn.Sequential(nn.Flatten(), nn.Linear(36, 3))
+
+    tasks = local.tasks([priors.Normal(0, 1)], [likelihoods.Categorical(net)])
+    with pytest.raises(ValueError, match=r"the network factory of likelihood 0 cannot be sent.*lock"):
+        Processes(1).train(tasks, images(), METHOD, Run())
+
+
+def test_bad_input_and_damaged_checkpoints_are_errors_of_their_own(tmp_path: Path) -> None:
+    narrow = local.tasks(
+        [priors.Normal(0, 1)],
+        [likelihoods.Categorical(lambda: nn.Sequential(nn.Flatten(), nn.Linear(36, 2)))],
+    )
+    with pytest.raises(ValueError, match="outputs for 2 classes"):
+        Processes(1).train(narrow, images(), METHOD, Run())
+    tasks = todo(1, second=False)
+    (tmp_path / f"{tasks[0].name}.safetensors").write_bytes(b"half of a checkpoi")
+    with pytest.raises(CheckpointError, match="truncated or no checkpoint"):
+        Processes(1).train(tasks, images(), METHOD, Run(), checkpoint_dir=tmp_path)
+
+
+@pytest.mark.parametrize("wrong", [{"workers": 0}, {"workers": 1.5}, {"threads": 0}, {"retries": -1}])
+def test_bad_settings_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Processes(**wrong)  # type: ignore[arg-type]
+
+
+def test_worker_that_cannot_start_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "START", "raise SystemExit(3)")
+    with pytest.raises(WorkerError, match=r"could not start \(ended with exit code 3\)"):
+        Processes(1).train(todo(1, second=False), images(), METHOD, Run())

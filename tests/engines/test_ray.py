@@ -1,0 +1,155 @@
+"""A real Ray on this machine: same tensors, whatever dies, stops or breaks."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_cases import METHOD, STEPS, Fragile, Watched, assert_same, images, reference, todo, when_ready
+
+from cbdl.bayes import likelihoods, priors
+from cbdl.bayes.train import Interrupted, Run
+from cbdl.engines import Local, Ray, WorkerError, board, local
+
+pytest.importorskip("ray")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    import ray
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
+
+
+def test_tasks_give_the_tensors_of_one_process(
+    cluster: Any, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(board, "EVERY", 0.0)
+    tasks, data = todo(3), images()
+    made = Ray(workers=3).train(tasks, data, METHOD, Run(verbose=True))
+    assert_same(made, reference(tasks, data, 3))
+    assert_same(made, Local().train(tasks, data, METHOD, Run()), 1e-8)
+    assert cluster.is_initialized()
+    assert capfd.readouterr().out == ""
+
+
+def test_room_of_the_cluster_decides_the_split(cluster: Any, tmp_path: Path) -> None:
+    tasks, data = todo(3, second=False), images()
+    made = Ray().train(tasks, data, METHOD, Run(), checkpoint_dir=tmp_path)
+    assert len(list(tmp_path.glob("*.safetensors"))) == 2
+    assert_same(made, reference(tasks, data, 2))
+
+
+def test_worker_killed_in_the_middle_resumes_bit_for_bit(cluster: Any, tmp_path: Path) -> None:
+    tasks, data = todo(2, second=False), images()
+    method = Watched(str(tmp_path), waits=True)
+    killer = when_ready(tmp_path, signal.SIGKILL)
+    made = Ray(workers=2).train(tasks, data, method, Run())
+    killer.join()
+    assert method.steps() == [10, STEPS - 8]
+    assert_same(made, reference(tasks, data, 2))
+
+
+def test_worker_that_always_dies_is_given_up_and_nothing_is_lost(cluster: Any, tmp_path: Path) -> None:
+    tasks, data = todo(1, second=False), images()
+    method, run = Watched(str(tmp_path), at=5, deaths=2), tmp_path / "run"
+    with pytest.raises(
+        WorkerError, match=r"likelihood 0, prior 0: .*WorkerCrashedError.*1 retries.*the same call again"
+    ):
+        Ray(retries=1).train(tasks, data, method, Run(), checkpoint_dir=run)
+    made = Ray().train(tasks, data, method, Run(), checkpoint_dir=run)
+    assert method.steps() == [5, 5, STEPS - 8]
+    assert_same(made, reference(tasks, data, 1))
+
+
+def test_exception_comes_home_with_the_member_and_the_cause(cluster: Any) -> None:
+    tasks = local.tasks([priors.Normal(0, 1)], [likelihoods.Categorical(Fragile)])
+    with pytest.raises(WorkerError, match=r"likelihood 0, prior 0: ZeroDivisionError: the flux") as caught:
+        Ray().train(tasks, images(), METHOD, Run())
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert "in forward" in caught.value.__notes__[0]
+
+
+def test_stop_ends_all_at_a_step_and_another_engine_goes_on(cluster: Any, tmp_path: Path) -> None:
+    tasks, data = todo(2, second=False), images()
+    method, run = Watched(str(tmp_path), waits=True), tmp_path / "run"
+    with pytest.raises(Interrupted, match=r"saved in .*run; make the same call again"):
+        Ray(workers=2).train(tasks, data, method, Run(stop=(tmp_path / "ready").exists), checkpoint_dir=run)
+    assert method.steps() == [10]
+    made = Local().train(tasks, data, method, Run(), checkpoint_dir=run)
+    assert_same(made, reference(tasks, data, 2))
+
+
+def test_task_that_fits_on_no_node_is_an_error_at_once(cluster: Any) -> None:
+    with pytest.raises(ValueError, match="num_cpus=64"):
+        Ray(num_cpus=64).train(todo(1), images(), METHOD, Run())
+
+
+@pytest.mark.parametrize("wrong", [{"workers": 0}, {"num_cpus": 0}, {"num_gpus": -1}, {"retries": -1}])
+def test_bad_settings_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Ray(**wrong)  # type: ignore[arg-type]
+
+
+def test_without_ray_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ImportError, match=r'pip install "cbdl\[ray\]"'):
+        Ray()
+
+
+def test_import_of_the_package_does_not_import_ray() -> None:
+    code = "import sys, cbdl, cbdl.engines; cbdl.engines.Ray; print('ray' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+ALONE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import ray
+from engine_cases import METHOD, assert_same, images, reference, todo
+from cbdl.bayes.train import Run
+from cbdl.engines import Ray
+tasks, data = todo(2), images()
+address = sys.argv[2] if len(sys.argv) > 2 else None
+made = Ray(address).train(tasks, data, METHOD, Run())
+assert not ray.is_initialized()
+assert_same(made, reference(tasks, data, 2))
+"""
+
+
+@pytest.mark.slow
+def test_ray_of_its_own_is_started_and_ended() -> None:
+    subprocess.run([sys.executable, "-c", ALONE, str(Path(__file__).parent)], check=True, timeout=300)
+
+
+@pytest.mark.slow
+def test_running_cluster_is_joined_and_left() -> None:
+    ray = [sys.executable, "-m", "ray.scripts.scripts"]
+    head = [
+        "start",
+        "--head",
+        "--port=0",
+        "--num-cpus=2",
+        "--include-dashboard=false",
+        "--disable-usage-stats",
+    ]
+    subprocess.run([*ray, *head], check=True, timeout=120, capture_output=True)
+    try:
+        subprocess.run(
+            [sys.executable, "-c", ALONE, str(Path(__file__).parent), "auto"], check=True, timeout=300
+        )
+    finally:
+        subprocess.run([*ray, "stop"], check=True, timeout=120, capture_output=True)
