@@ -18,6 +18,7 @@ from torch import Tensor
 
 from cbdl.credal import _diagonal
 from cbdl.credal._batch import in_chunks
+from cbdl.credal._l1 import least_deviation
 from cbdl.credal._montecarlo import (
     REPLICATES,
     disagreeing_first,
@@ -30,6 +31,9 @@ from cbdl.credal._montecarlo import (
 )
 from cbdl.credal._optimum import Optimum
 from cbdl.credal._simplex import minimise
+
+MAJORISATIONS = 100
+"""Steps that prepare the interior point for Renyi divergences of orders above 1."""
 
 KINDS = ("kl", "reverse-kl", "tv", "hellinger", "chi2", "renyi", "w2")
 
@@ -102,34 +106,19 @@ def _tv(
 ) -> tuple[Tensor, ...]:
     """min (1/2) E_r |q - p| / r on nodes of the equal mixture r of the extremes and the target.
 
-    |x| is rounded off at 0 to find the weights. For any |g| <= 1/2, min_j E_j[g] - E_p[g] is a lower bound.
+    On the nodes it is a problem of least absolute deviations. For any |g| <= 1/2, min_j E_j[g] - E_p[g] is a lower
+    bound; g = sign(q - p) / 2 makes it tight.
     """
-    blur = 1e-3
     loc, scale = torch.cat([t_loc[:, None], loc], 1), torch.cat([t_scale[:, None], scale], 1)
     loc, scale = disagreeing_first(loc, scale)
     d, strata = loc.shape[-1], loc.shape[1]
     nodes = [normal_nodes(d, samples, 2 * seed + stage, loc.device).flatten(0, 1) for stage in (0, 1)]
-    at = _rows_of(log_ratios(loc, scale, nodes[0]).exp())
-
-    def objective(beta: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        (rho,) = at(rows)
-        x = (beta[:, None] @ rho[:, 1:])[:, 0] - rho[:, 0]
-        soft = (x.square() + blur**2).sqrt()
-        weighted = rho[:, 1:] / (2 * x.shape[-1])
-        curvature = (blur**2 / soft**3)[:, None]
-        return (
-            soft.mean(-1) / 2,
-            (weighted @ (x / soft)[..., None])[..., 0],
-            (weighted * curvature) @ rho[:, 1:].mT,
-        )
-
-    beta = minimise(objective, loc.shape[0], strata - 1, device=loc.device, tolerance=1e-8).point
+    rho = log_ratios(loc, scale, nodes[0]).exp() / (strata * nodes[0].shape[0])
+    beta = least_deviation(rho[:, 1:], rho[:, 0]).weights
     rho = log_ratios(loc, scale, nodes[1]).exp()
     x = (beta[:, None] @ rho[:, 1:])[:, 0] - rho[:, 0]
     values = replicate_means(x.abs() / 2, strata)
-    lower = torch.zeros_like(values[:, 0])
-    for g in (x.sign() / 2, x / (x.square() + blur**2).sqrt() / 2):
-        lower = torch.maximum(lower, ((rho[:, 1:] - rho[:, :1]) * g[:, None]).mean(-1).amin(-1))
+    lower = ((rho[:, 1:] - rho[:, :1]) * (x.sign() / 2)[:, None]).mean(-1).amin(-1).clamp(min=0)
     value = values.mean(-1)
     return value, (value - lower).clamp(min=0), beta, standard_error(values)
 
@@ -194,35 +183,38 @@ def _power(
     reference = log_mass.amin(-1) if power > 1 else log_mass.amax(-1)
 
     def parts(stage: int) -> tuple[Tensor, Tensor]:
-        """u (b, m, N) = p_j / max_k p_k, and the weights W (b, N) with F = mean W (beta u)^a
-        exp(reference).
-        """
+        """u (b, m, N) = p_j / max_k p_k, and log W (b, N) such that F = mean W (beta u)^a exp(reference)."""
         z = normal_nodes(d, samples, 2 * seed + stage, loc.device).flatten(0, 1)
         own = squared_distances(z, loc[:, :, None] - loc[:, None] + offset[:, :, None], spread, scale)
         log_p = -own / 2 - scale.log().sum(-1)[:, None, :, None]
         log_p = log_p.transpose(1, 2).reshape(b, m, -1)
-        log_r = (power * log_p - log_mass[..., None]).logsumexp(1) - math.log(m)  # p^(1-a) cancels
-        top = log_p.amax(1)
-        weight = power * top - log_r - reference[:, None]
-        return (log_p - top[:, None]).exp(), weight.exp()
+        # W = top^a p^(1-a) / r: p cancels, and differences come first, so that large numbers do too.
+        below = log_p - log_p.amax(1, keepdim=True)
+        weight = math.log(m) - (power * below - (log_mass - reference[:, None])[..., None]).logsumexp(1)
+        return below.exp(), weight
 
-    beta = _power_weights(*parts(0), power)
-    u, weight = parts(1)
+    # Weights at which all extremes contribute alike: where a > 1 and they differ much, uniform ones are hopeless.
+    start = torch.softmax((reference[:, None] - log_mass) / power, -1) if power > 1 else None
+    beta = _power_weights(*parts(0), power, start)
+    u, log_weight = parts(1)
     s = (beta[:, None] @ u)[:, 0].clamp(min=1e-300)
-    values = replicate_means(weight * s**power, m)
+    log_terms = log_weight + power * s.log()
+    top = log_terms.amax(-1, keepdim=True)
+    terms = (log_terms - top).exp()
+    values = replicate_means(terms, m)
     F = values.mean(-1)
-    # F is concave (a < 1) or convex (a > 1) in beta: its tangent at beta bounds it over the whole simplex.
-    slope = power * (u * (weight * s ** (power - 1))[:, None]).mean(-1)
-    along = (slope * beta).sum(-1)
-    bound = F - along + (slope.amin(-1) if power > 1 else slope.amax(-1))
-    value = (reference + F.log()) / (power - 1)
-    lower = (reference + bound.clamp(min=1e-300).log()) / (power - 1)
+    # F^(1/a) is homogeneous, and convex (a > 1) or concave (a < 1) in beta: over the whole simplex it is bounded by
+    # its least (greatest) slope, here in units of F^(1/a) itself.
+    slope = (u / s[:, None] * terms[:, None]).mean(-1) / F[:, None]
+    steepest = slope.amin(-1) if power > 1 else slope.amax(-1)
+    value = ((reference + top[:, 0] + F.log()) / (power - 1)).clamp(min=0)
+    gap = power / (1 - power) * steepest.clamp(min=1e-300).log()
+    gap = torch.minimum(gap.clamp(min=0), value)
     error = standard_error(values) / F / abs(power - 1)
     weights = torch.zeros_like(beta).scatter_add_(1, origin, beta)
-    value, lower = value.clamp(min=0), lower.clamp(min=0)
     return (
         torch.where(possible, value, torch.inf),
-        torch.where(possible, (value - lower).clamp(min=0), 0.0),
+        torch.where(possible, gap, 0.0),
         weights,
         torch.where(possible, error, 0.0),
     )
@@ -234,7 +226,7 @@ def _drop_infinite(
     """Extremes that no optimal mixture can use, replaced by the best one; where each came from; and whether
     any is left.
 
-    An extreme whose integral is e^(60 a) times the best can have a weight of e^-60 at most.
+    The a-norm grows with the density, so beta_j <= (best integral / integral of j)^(1/a): e^-40 is nothing.
     """
     log_mass = _diagonal.power_product(loc, scale, power, t_loc, t_scale)[0]
     if power < 1:
@@ -243,7 +235,7 @@ def _drop_infinite(
     best = log_mass.argmin(-1, keepdim=True)
     least = log_mass.gather(1, best)
     possible = torch.isfinite(least)[:, 0]
-    keep = log_mass - torch.where(torch.isfinite(least), least, 0.0) < min(60 * power, 600.0)
+    keep = log_mass - torch.where(torch.isfinite(least), least, 0.0) < 40 * power
     origin = torch.where(keep, torch.arange(loc.shape[1], device=loc.device), best)
     index = origin[..., None].expand_as(loc)
     loc, scale = loc.gather(1, index), scale.gather(1, index)
@@ -251,20 +243,38 @@ def _drop_infinite(
     return (torch.where(no, t_loc, loc), torch.where(no, t_scale, scale)), origin, possible
 
 
-def _power_weights(u: Tensor, weight: Tensor, power: float) -> Tensor:
+def _power_weights(u: Tensor, log_weight: Tensor, power: float, start: Tensor | None) -> Tensor:
     """(b, m): the weights at which mean W (beta u)^a is greatest (a < 1) or least (a > 1)."""
-    at = _rows_of(u, weight)
-    sign = 1.0 if power > 1 else -1.0
+    at = _rows_of(u, log_weight)
 
-    def objective(beta: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def slopes(beta: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """log F, the share of every node in it, v = u / s, and the slopes of log F over a."""
         u, w = at(rows)
         s = (beta[:, None] @ u)[:, 0].clamp(min=1e-300)
-        count = s.shape[-1]
-        first = (u @ (w * s ** (power - 1))[..., None])[..., 0] * (power / count)
-        second = (u * (w * s ** (power - 2))[:, None]) @ u.mT * (power * (power - 1) / count)
-        return sign * (w * s**power).mean(-1), sign * first, sign * second
+        log_terms = w + power * s.log()
+        log_F = log_terms.logsumexp(-1)
+        share, v = (log_terms - log_F[:, None]).exp(), u / s[:, None]
+        return log_F - math.log(s.shape[-1]), share, v, (v @ share[..., None])[..., 0]
 
-    return minimise(objective, u.shape[0], u.shape[1], device=u.device, tolerance=1e-9).point
+    def objective(beta: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """+-F^(1/a), homogeneous and convex: over beta its values differ less than those of F."""
+        log_F, share, v, slope = slopes(beta, rows)
+        size = (log_F / power).exp() * (1.0 if power > 1 else -1.0)
+        hessian = (power - 1) * ((v * share[:, None]) @ v.mT - slope[:, :, None] * slope[:, None])
+        hessian = hessian * size[:, None, None]
+        # beta is a null vector. Curvature along 1, which the simplex does not see, keeps the system regular.
+        hessian = hessian + hessian.diagonal(dim1=-2, dim2=-1).mean(-1)[:, None, None]
+        return size, size[:, None] * slope, hessian
+
+    if start is not None:
+        # Large orders are nearly a maximum, on which Newton's steps fail. F(beta) is at most a sum of powers of
+        # the beta_j that touches it at the present point; its minimiser never makes F larger.
+        rows = torch.arange(u.shape[0], device=u.device)
+        for _ in range(MAJORISATIONS):
+            start = start * slopes(start, rows)[3].clamp(min=1e-30) ** (-1 / (power - 1))
+            start = (start / start.sum(-1, keepdim=True)).clamp(min=1e-18)
+            start = start / start.sum(-1, keepdim=True)
+    return minimise(objective, u.shape[0], u.shape[1], device=u.device, tolerance=1e-9, start=start).point
 
 
 def _hellinger(half: Optimum) -> Optimum:
@@ -311,7 +321,8 @@ def _w2(loc: Tensor, scale: Tensor, t_loc: Tensor, t_scale: Tensor) -> tuple[Ten
     """
     squared = _diagonal.w2_squared(loc, scale, t_loc[:, None], t_scale[:, None])
     best, index = squared.min(-1)
-    unit = squared.amax(-1).clamp(min=1e-300).sqrt()[:, None]
+    size = squared.amax(-1, keepdim=True).sqrt()
+    unit = torch.where(size > 0, size, t_scale.amax(-1, keepdim=True))
     shift, s, t = (loc - t_loc[:, None]) / unit[..., None], scale / unit[..., None], t_scale / unit
     at = _rows_of(shift, shift.square() + s.square(), t)
 
