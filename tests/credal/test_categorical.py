@@ -60,7 +60,7 @@ def test_the_papers_table():
 # --- envelopes -------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(P=probabilities, seed=st.integers(0, 1000))
 def test_extrema_gen_lem_the_envelope_of_the_extremes_is_that_of_the_hull(P, seed):
     cs = CategoricalCredalSet(P)
@@ -72,7 +72,7 @@ def test_extrema_gen_lem_the_envelope_of_the_extremes_is_that_of_the_hull(P, see
         # inf over the hull, by a linear programme over beta.
         cost = P[:, A].sum(-1)
         best = linprog(cost, A_eq=np.ones((1, len(P))), b_eq=[1])
-        assert cs.lower_probability(A) == pytest.approx(best.fun, abs=1e-12)
+        assert cs.lower_probability(A) == pytest.approx(best.fun, abs=1e-7)
 
 
 @settings(max_examples=40, deadline=None)

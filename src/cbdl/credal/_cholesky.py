@@ -2,7 +2,7 @@
 
 Rounding can make a matrix that is positive in theory indefinite in practice (equal extremes, weights at the
 boundary). A pivot is therefore never smaller than a rounding error of its diagonal, which perturbs the step
-of an iteration and never stops it.
+of an iteration and never stops it. Only the triangle on and below the diagonal is ever read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,16 @@ from torch import Tensor
 _LARGE = 24
 """From this size on, LAPACK matrix by matrix is faster than column operations over the whole batch."""
 
+_BLOCK = 4
+"""Columns that are updated together: few calls, and little work above the diagonal."""
+
 _ROUNDING = 1e-14
+
+
+def add_outer(K: Tensor, column: Tensor, value: float = 1.0) -> None:
+    """K += value * column column^T on and below the diagonal, for K (m, m, b) and column (m, b)."""
+    for k in range(0, column.shape[0], _BLOCK):
+        K[k:, k : k + _BLOCK].addcmul_(column[k:, None], column[None, k : k + _BLOCK], value=value)
 
 
 def factor(matrix: Tensor, diagonal: Tensor) -> Tensor:
@@ -25,11 +34,9 @@ def factor(matrix: Tensor, diagonal: Tensor) -> Tensor:
         return _factor_lapack(K)
     least = K.diagonal().T * _ROUNDING
     for k in range(m):
-        inverse = torch.maximum(K[k, k], least[k]).rsqrt()
+        inverse = torch.maximum(K[k, k], least[k]).rsqrt_()
         K[k, k] = inverse
-        if k + 1 < m:
-            column = K[k + 1 :, k].mul_(inverse)
-            K[k + 1 :, k + 1 :].addcmul_(column[:, None], column[None], value=-1)
+        add_outer(K[k + 1 :, k + 1 :], K[k + 1 :, k].mul_(inverse), -1.0)
     return K
 
 

@@ -48,8 +48,8 @@ def minimise(
 
     `start` (B, m), strictly inside the simplex, is a warm start; the default is uniform weights.
     `rows` names the sets that are asked for. It is the same object from call to call while none has left, so
-    that an objective may keep what it gathered. The Hessian may be any strided view; one of (m, m, b) memory
-    saves time.
+    that an objective may keep what it gathered. Of the Hessian only the lower triangle is read, before the
+    next call; it may be any strided view, and one of (m, m, b) memory saves time.
 
     >>> target = torch.tensor([[0.2, 0.8], [1.5, -0.5]], dtype=torch.float64)
     >>> def half_square(beta, rows):
@@ -64,11 +64,12 @@ def minimise(
     while run.live.any() and steps < max_steps:
         run.step()
         steps += 1
-    return Minimum(run.best_point.T.contiguous(), run.best_value, run.best_gap, steps)
+    run.keep()
+    return Minimum(run.point.T.contiguous(), run.value, run.certificate, steps)
 
 
 class _Run:
-    """The weights and multipliers (m, b) of the sets still in the batch, and the best point of every set."""
+    """The sets still in the batch, (m, b) each, with the best point of each so far; and the answers of all."""
 
     def __init__(
         self,
@@ -84,14 +85,13 @@ class _Run:
         self.beta = torch.full((m, batch), 1 / m, dtype=torch.float64, device=device)
         if start is not None:
             self.beta.copy_(start.T)
-        self.best_point = self.beta.clone()
-        self.best_gap = torch.full_like(self.beta[0], torch.inf)
-        self.best_value = self.best_gap.clone()
+        self.best_beta, self.point = self.beta, self.beta.clone()
+        self.gap = self.best_gap = self.best_value = torch.full_like(self.beta[0], torch.inf)
+        self.certificate, self.value = self.best_gap.clone(), self.best_gap.clone()
         self.live = self.bold = torch.ones_like(self.rows, dtype=torch.bool)
-        self.gap = self.best_gap.clone()
         self._evaluate()
-        # Multipliers that are dual feasible from the start: z = g - min g + gap.
-        self.z = self.gradient - self.gradient.amin(0) + self.gap
+        # Multipliers that are dual feasible from the start: z = g - min g, moved off zero.
+        self.z = self.gradient - self.gradient.amin(0) + 0.1 * self.gap
         self._compact()
 
     def _evaluate(self) -> None:
@@ -99,24 +99,32 @@ class _Run:
         value, gradient, hessian = self.objective(self.beta.T.contiguous(), self.rows)
         self.gradient, self.hessian = gradient.T.contiguous(), hessian.permute(1, 2, 0)
         gap = ((self.gradient - self.gradient.amin(0)) * self.beta).sum(0)
-        at = (self.live & (gap < self.best_gap[self.rows])).nonzero()[:, 0]
-        row = self.rows[at]
-        self.best_gap[row], self.best_value[row] = gap[at], value[at]
-        self.best_point[:, row] = self.beta[:, at]
+        better = self.live & (gap < self.best_gap)
+        self.best_beta = torch.where(better, self.beta, self.best_beta)
+        self.best_gap = torch.where(better, gap, self.best_gap)
+        self.best_value = torch.where(better, value, self.best_value)
         self.bold = self.bold & (gap < 0.9 * self.gap)
         self.gap = gap
         # A gap that is not a number (an objective out of its range) stops the set too: its best point stands.
         self.live = self.live & (gap > self.tolerance * value.abs().clamp_min(1))
+
+    def keep(self) -> None:
+        """The best points become the answers."""
+        self.point[:, self.rows] = self.best_beta
+        self.certificate[self.rows], self.value[self.rows] = self.best_gap, self.best_value
 
     def _compact(self) -> None:
         """Sets that stopped leave, once they are enough to be worth the copy."""
         left = int(self.live.sum())
         if left > 0.85 * self.rows.shape[0] or not left:
             return
+        self.keep()
         stay = self.live.nonzero()[:, 0]
-        self.rows, self.live, self.bold = self.rows[stay], self.live[stay], self.bold[stay]
-        self.beta, self.z, self.gap = self.beta[:, stay], self.z[:, stay], self.gap[stay]
-        self.gradient, self.hessian = self.gradient[:, stay], self.hessian[:, :, stay]
+        for name in ("rows", "live", "bold", "gap", "best_gap", "best_value"):
+            setattr(self, name, getattr(self, name)[stay])
+        for name in ("beta", "z", "gradient", "best_beta"):
+            setattr(self, name, getattr(self, name)[:, stay])
+        self.hessian = self.hessian[:, :, stay]
 
     def step(self) -> None:
         """One Newton step on g - nu 1 - z = 0, sum_j beta_j = 1, beta_j z_j = sigma mu."""
@@ -128,21 +136,22 @@ class _Run:
         ones = ones / ones.sum(0)
 
         # Predictor: how far the complementarity can fall at once.
-        d_beta = free - free.sum(0) * ones
-        d_z = -z - slope * d_beta
-        after = (beta + _to_boundary(beta, d_beta) * d_beta) * (z + _to_boundary(z, d_z) * d_z)
+        d_beta = torch.addcmul(free, free.sum(0), ones, value=-1)
+        d_z = torch.addcmul(z, slope, d_beta).neg_()
+        after = torch.addcmul(beta, _to_boundary(beta, d_beta), d_beta)
+        after *= torch.addcmul(z, _to_boundary(z, d_z), d_z)
         sigma = (after.mean(0) / mu).clamp(0, 1) ** 3
         sigma = torch.where(self.bold, sigma, sigma.clamp_min(0.1))
 
         # Corrector: towards the centre, with the second-order term of the predictor.
-        target = (sigma * mu - d_beta * d_z) / beta
+        target = torch.addcmul(sigma * mu, d_beta, d_z, value=-1).div_(beta)
         free = free + solve(kkt, target[:, None])[:, 0]
-        d_beta = free - free.sum(0) * ones
-        d_z = target - z - slope * d_beta
+        d_beta = torch.addcmul(free, free.sum(0), ones, value=-1)
+        d_z = target.sub_(z).addcmul_(slope, d_beta, value=-1)
 
         keep = torch.where(self.bold, (1 - mu).clamp(0.99, 1 - 1e-6), 0.99)
         t = keep * torch.minimum(_to_boundary(beta, d_beta), _to_boundary(z, d_z))
-        self._move(beta + t * d_beta, z + t * d_z)
+        self._move(torch.addcmul(beta, t, d_beta), torch.addcmul(z, t, d_z))
 
     def _move(self, beta: Tensor, z: Tensor) -> None:
         """The next point, recentred where needed, evaluated.
@@ -151,10 +160,11 @@ class _Run:
         slowly, and the corrector may cycle on nearly equal extremes. So a set that once made no progress goes
         on with care: never far from the central path beta_j z_j = mu.
         """
-        self.beta = beta / beta.sum(0)
-        centre = (self.beta * z).mean(0) / self.beta
-        careful = torch.minimum(torch.maximum(z, 1e-3 * centre), 1e3 * centre)
-        self.z = torch.where(self.bold, z, careful)
+        self.beta, self.z = beta.div_(beta.sum(0)), z
+        if not self.bold.all():
+            centre = (self.beta * z).mean(0) / self.beta
+            careful = torch.minimum(torch.maximum(z, 1e-3 * centre), 1e3 * centre)
+            self.z = torch.where(self.bold, z, careful)
         self._evaluate()
         self._compact()
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from cbdl.credal._batch import in_chunks
 from cbdl.credal._border import Array
+from cbdl.credal._cholesky import add_outer
 from cbdl.credal._optimum import Optimum
 from cbdl.credal._simplex import minimise
 
@@ -21,6 +22,9 @@ _TINY = torch.finfo(torch.float64).tiny
 
 _MANY = 40
 """From this many outcomes on, one matrix product per set is faster than a loop over outcomes."""
+
+_ASCENTS = 4
+"""Cheap first-order steps before the Newton steps."""
 
 _CHUNK = 1 << 25
 """Bytes of a chunk: small enough for the cache, large enough to hide the cost of a call."""
@@ -63,8 +67,23 @@ def upper_entropy(P: Tensor, weights: Tensor | None = None) -> Optimum:
 def _maximise(P: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
     B, m, J = P.shape
     objective = (_FewOutcomes if J < _MANY else _ManyOutcomes)(P, weights)
-    best = minimise(objective, B, m, device=P.device)
+    rows = torch.arange(B, device=P.device)
+    best = minimise(objective, B, m, device=P.device, start=_mirror_ascent(objective, rows, m))
     return -best.value, best.gap, best.point
+
+
+def _mirror_ascent(objective: _FewOutcomes | _ManyOutcomes, rows: Tensor, m: int) -> Tensor:
+    """(B, m): a few times beta_j <- beta_j exp(CE(P_j, q)) / sum, from uniform weights.
+
+    They cost little beside a Newton step, save one or two of those, and never lower H (it is smooth with
+    constant 1 relative to the entropy of beta). The weights stay well inside the simplex for what follows.
+    """
+    beta = torch.full((rows.shape[0], m), 1 / m, dtype=torch.float64, device=rows.device)
+    for _ in range(_ASCENTS):
+        gradient = objective.gradient(beta, rows)
+        beta = beta * (gradient.amin(-1, keepdim=True) - gradient).exp()
+        beta = (beta / beta.sum(-1, keepdim=True)).clamp_min(1e-3 / m)
+    return beta / beta.sum(-1, keepdim=True)
 
 
 class _FewOutcomes:
@@ -74,59 +93,78 @@ class _FewOutcomes:
     """
 
     def __init__(self, P: Tensor, weights: Tensor | None) -> None:
-        self.all = P.permute(2, 1, 0).contiguous()
-        self.all_weights = None if weights is None else weights.T.contiguous()
+        self.P = self.all = P.permute(2, 1, 0).contiguous()
+        self.weights = self.all_weights = None if weights is None else weights.T.contiguous()
+        self.hessian = P.new_empty(P.shape[1], P.shape[1], P.shape[0])
         self.rows: Tensor | None = None
 
     def __call__(self, beta: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, log_q = self._mixture(beta, rows)
+        w = self.weights
+        share, root = (q * log_q, q.rsqrt()) if w is None else (q * log_q * w, q.rsqrt() * w.sqrt())
+        hessian = self.hessian.zero_()
+        for p, r in zip(self.P, root, strict=True):
+            add_outer(hessian, p * r)
+        return share.sum(0), self._gradient(log_q), hessian.permute(2, 0, 1)
+
+    def gradient(self, beta: Tensor, rows: Tensor) -> Tensor:
+        return self._gradient(self._mixture(beta, rows)[1])
+
+    def _mixture(self, beta: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         if rows is not self.rows:
             self._gather(rows)
-        P, w = self.P, self.weights
-        q, log_q = _mixture((P * beta.T.contiguous()).sum(1))
-        share = q * log_q
-        slope, root = log_q + 1, q.rsqrt()
-        if w is not None:
-            share, slope, root = share * w, slope * w, root * w.sqrt()
-        gradient = torch.zeros_like(P[0])
-        hessian = gradient.new_zeros(P.shape[1], *gradient.shape)
-        for p, s, r in zip(P, slope, root, strict=True):
+        beta = beta.T.contiguous()
+        q = self.P[:, 0] * beta[0]
+        for j in range(1, beta.shape[0]):
+            q.addcmul_(self.P[:, j], beta[j])
+        return _finite(q)
+
+    def _gradient(self, log_q: Tensor) -> Tensor:
+        slope = log_q + 1 if self.weights is None else (log_q + 1) * self.weights
+        gradient = self.P[0] * slope[0]
+        for p, s in zip(self.P[1:], slope[1:], strict=True):
             gradient.addcmul_(p, s)
-            scaled = p * r
-            hessian.addcmul_(scaled[:, None], scaled[None])
-        return share.sum(0), gradient.T, hessian.permute(2, 0, 1)
+        return gradient.T
 
     def _gather(self, rows: Tensor) -> None:
-        everything = rows.shape[0] == self.all.shape[-1]
         self.rows = rows
-        self.P = self.all if everything else self.all[..., rows]
-        self.weights = self.all_weights
-        if self.weights is not None and not everything:
-            self.weights = self.weights[:, rows]
+        if rows.shape[0] < self.P.shape[-1]:
+            self.P = self.all[..., rows]
+            self.weights = None if self.all_weights is None else self.all_weights[:, rows]
+            self.hessian = self.hessian.new_empty(*self.hessian.shape[:2], rows.shape[0])
 
 
 class _ManyOutcomes:
     """The same function by one matrix product per set."""
 
     def __init__(self, P: Tensor, weights: Tensor | None) -> None:
-        self.all, self.all_weights = P, weights
+        self.P, self.weights = self.all, self.all_weights = P, weights
         self.rows: Tensor | None = None
 
     def __call__(self, beta: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, log_q = self._mixture(beta, rows)
+        w = self.weights
+        share, root = (q * log_q, q.rsqrt()) if w is None else (q * log_q * w, q.rsqrt() * w.sqrt())
+        scaled = self.P * root[:, None]
+        return share.sum(-1), self._gradient(log_q), torch.bmm(scaled, scaled.mT)
+
+    def gradient(self, beta: Tensor, rows: Tensor) -> Tensor:
+        return self._gradient(self._mixture(beta, rows)[1])
+
+    def _mixture(self, beta: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         if rows is not self.rows:
-            everything = rows.shape[0] == self.all.shape[0]
-            self.rows, self.P = rows, self.all if everything else self.all[rows]
-            self.weights = None if self.all_weights is None else self.all_weights[rows]
-        P, w = self.P, self.weights
-        q, log_q = _mixture(torch.bmm(beta[:, None], P)[:, 0])
-        share = q * log_q
-        slope, root = log_q + 1, q.rsqrt()
-        if w is not None:
-            share, slope, root = share * w, slope * w, root * w.sqrt()
-        scaled = P * root[:, None]
-        return share.sum(-1), torch.bmm(P, slope[..., None])[..., 0], torch.bmm(scaled, scaled.mT)
+            self.rows = rows
+            if rows.shape[0] < self.P.shape[0]:
+                self.P = self.all[rows]
+                self.weights = None if self.all_weights is None else self.all_weights[rows]
+        return _finite(torch.bmm(beta[:, None], self.P)[:, 0])
+
+    def _gradient(self, log_q: Tensor) -> Tensor:
+        slope = log_q + 1 if self.weights is None else (log_q + 1) * self.weights
+        return torch.bmm(self.P, slope[..., None])[..., 0]
 
 
-def _mixture(q: Tensor) -> tuple[Tensor, Tensor]:
+def _finite(q: Tensor) -> tuple[Tensor, Tensor]:
     """q and log q, both finite: where q vanishes all P_j do (or nearly), and the terms come out as 0."""
     q = q.clamp_min(_TINY)
     return q, q.log()
