@@ -23,46 +23,53 @@ from cbdl.bayes.methods.mean_field import MeanField
 from cbdl.bayes.train import Run
 
 
+EPOCHS = 25
+
+
 def net() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 12), nn.BatchNorm1d(12), nn.Tanh(), nn.Dropout(0.1), nn.Linear(12, 1))
 
 
-def train(path: Path, output: Path) -> None:
+def train(path: Path, output: Path, tell: int) -> None:
     torch.set_num_threads(1)
     source = torch.Generator().manual_seed(0)
     x = torch.randn(120, 4, generator=source)
     y = x.sum(1).sin()
     made = data.prepare(x, y, space="real", validation=(x[:30] + 0.1, y[:30]))
     cohort = Cohort.of([priors.Normal(), priors.Laplace(0.0, 2.0)], likelihoods.Normal(net), made, seed=3)
-    run = Run(seed=3, checkpoint=checkpoint.Checkpoint(path, every_steps=9))
-    posterior = MeanField(epochs=40, batch_size=16, patience=30).fit(cohort, made, run)
+    point = checkpoint.Checkpoint(path, every_steps=4)
+    # one byte a step tells the parent how far this is
+    run = Run(seed=3, checkpoint=point, stop=lambda: os.write(tell, b".") == 0)
+    posterior = MeanField(epochs=EPOCHS, batch_size=16, patience=EPOCHS).fit(cohort, made, run)
     save_file(posterior.state(), output)
 
 
-def spawn(path: Path, output: Path) -> int:
+def spawn(path: Path, output: Path) -> tuple[int, int]:
+    """A child that trains, and the end of a pipe from which its steps can be read."""
+    read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        train(path, output)
+        train(path, output, write)
         os._exit(0)
-    return child
+    os.close(write)
+    return child, read
 
 
 def main(directory: Path) -> None:
-    begin = time.monotonic()
-    _, status = os.waitpid(spawn(directory / "whole", directory / "whole.safetensors"), 0)
-    assert status == 0
-    whole = time.monotonic() - begin
+    child, _ = spawn(directory / "whole", directory / "whole.safetensors")
+    assert os.waitpid(child, 0)[1] == 0
     pick = random.Random(time.time_ns())
     path, output = directory / "killed", directory / "resumed.safetensors"
     for _ in range(5):
-        child = spawn(path, output)
-        time.sleep(pick.uniform(0.02, 0.18) * whole)
+        child, steps = spawn(path, output)
+        for _ in range(pick.randint(0, 25)):
+            os.read(steps, 1)
+        time.sleep(pick.uniform(0.0, 0.01))
         os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-        assert os.WIFSIGNALED(status), "the run ended before it was killed"
+        assert os.WIFSIGNALED(os.waitpid(child, 0)[1]), "the run ended before it was killed"
         print(checkpoint.read(path)[1]["step"] if path.exists() else 0, flush=True)
-    _, status = os.waitpid(spawn(path, output), 0)
-    assert status == 0
+    child, _ = spawn(path, output)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 if __name__ == "__main__":
