@@ -13,7 +13,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from engine_cases import METHOD, STEPS, Fragile, Watched, assert_same, images, reference, todo, when_ready
+from engine_cases import (
+    METHOD,
+    STEPS,
+    Fragile,
+    Watched,
+    assert_same,
+    images,
+    one_thread,
+    reference,
+    todo,
+    when_ready,
+)
 from torch import nn
 
 from cbdl.bayes import likelihoods, priors
@@ -54,7 +65,8 @@ def test_worker_that_always_dies_is_given_up_and_nothing_is_lost(tmp_path: Path)
         WorkerError, match=r"likelihood 0, prior 0: .*SIGKILL.*1 retries.*the same call again"
     ):
         Processes(1, retries=1).train(tasks, data, method, Run(), checkpoint_dir=run)
-    made = Processes(1).train(tasks, data, method, Run(), checkpoint_dir=run)
+    with one_thread():
+        made = Local().train(tasks, data, method, Run(), checkpoint_dir=run)
     assert method.steps() == [5, 5, STEPS - 8]
     assert_same(made, reference(tasks, data, 1))
 
@@ -78,8 +90,8 @@ def test_ctrl_c_stops_all_at_a_step_and_another_engine_goes_on(tmp_path: Path) -
     sender.join()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert method.steps() == [10]
-    torch.set_num_threads(1)
-    made = Local().train(tasks, data, method, Run(), checkpoint_dir=run)
+    with one_thread():
+        made = Local().train(tasks, data, method, Run(), checkpoint_dir=run)
     assert method.steps() == [10, STEPS - 10]
     assert_same(made, reference(tasks, data, 2))
 

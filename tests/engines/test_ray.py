@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -10,7 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_cases import METHOD, STEPS, Fragile, Watched, assert_same, images, reference, todo, when_ready
+from engine_cases import (
+    METHOD,
+    STEPS,
+    Fragile,
+    Watched,
+    assert_same,
+    images,
+    one_thread,
+    reference,
+    todo,
+    when_ready,
+)
 
 from cbdl.bayes import likelihoods, priors
 from cbdl.bayes.train import Interrupted, Run
@@ -69,7 +81,8 @@ def test_worker_that_always_dies_is_given_up_and_nothing_is_lost(cluster: Any, t
         WorkerError, match=r"likelihood 0, prior 0: .*WorkerCrashedError.*1 retries.*the same call again"
     ):
         Ray(retries=1).train(tasks, data, method, Run(), checkpoint_dir=run)
-    made = Ray().train(tasks, data, method, Run(), checkpoint_dir=run)
+    with one_thread():
+        made = Local().train(tasks, data, method, Run(), checkpoint_dir=run)
     assert method.steps() == [5, 5, STEPS - 8]
     assert_same(made, reference(tasks, data, 1))
 
@@ -82,13 +95,16 @@ def test_exception_comes_home_with_the_member_and_the_cause(cluster: Any) -> Non
     assert "in forward" in caught.value.__notes__[0]
 
 
-def test_stop_ends_all_at_a_step_and_another_engine_goes_on(cluster: Any, tmp_path: Path) -> None:
+def test_ctrl_c_stops_all_at_a_step_and_another_engine_goes_on(cluster: Any, tmp_path: Path) -> None:
     tasks, data = todo(2, second=False), images()
     method, run = Watched(str(tmp_path), waits=True), tmp_path / "run"
+    sender = when_ready(tmp_path, signal.SIGINT, whom=os.getpid())
     with pytest.raises(Interrupted, match=r"saved in .*run; make the same call again"):
-        Ray(workers=2).train(tasks, data, method, Run(stop=(tmp_path / "ready").exists), checkpoint_dir=run)
+        Ray(workers=2).train(tasks, data, method, Run(), checkpoint_dir=run)
+    sender.join()
     assert method.steps() == [10]
-    made = Local().train(tasks, data, method, Run(), checkpoint_dir=run)
+    with one_thread():
+        made = Local().train(tasks, data, method, Run(), checkpoint_dir=run)
     assert_same(made, reference(tasks, data, 2))
 
 

@@ -26,19 +26,12 @@ class Board(Protocol):
 
     def done(self, group: int) -> None: ...
 
-    def say(self, text: str) -> None:
-        """A line of its own, for what is not ordinary."""
-        ...
-
 
 class Silent:
     def update(self, group: int, place: Place) -> None:
         return
 
     def done(self, group: int) -> None:
-        return
-
-    def say(self, text: str) -> None:
         return
 
 
@@ -79,9 +72,6 @@ class Lines:
     def done(self, group: int) -> None:
         self.finished.add(group)
 
-    def say(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
-
 
 class Bars:
     """A rich progress bar on stderr for every group."""
@@ -104,9 +94,6 @@ class Bars:
         task = self.bars.tasks[group]
         total = task.total or 1
         self.bars.update(self.rows[group], completed=total, total=total, state="done")
-
-    def say(self, text: str) -> None:
-        self.bars.console.print(text, markup=False, highlight=False)
 
 
 @contextmanager

@@ -11,8 +11,9 @@ import pickle
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
@@ -40,6 +41,8 @@ class Job:
     task: Task
     method: Method
     directory: str
+    keep: bool
+    """Whether the checkpoints stay when the job is done."""
     every_seconds: float
     verbose: bool
     threads: int
@@ -208,6 +211,8 @@ def perform(blob: bytes, data: Callable[[], Data], stop: Callable[[], bool], dis
             run = replace(run, label=job.label, stop=stop)
             posterior = job.method.fit(job.task.cohort(loaded), loaded, run)
             trained = bring(posterior)
+            if not job.keep and run.checkpoint is not None:
+                _remove(run.checkpoint.path)
             failures = () if trained.record is None else trained.record.failures.values()
             # those of a worker that died meanwhile were heard by nobody
             heard += [message for message in failures if message not in heard]
@@ -218,6 +223,14 @@ def perform(blob: bytes, data: Callable[[], Data], stop: Callable[[], bool], dis
         return Outcome(failure=Failure.of(error))
     finally:
         elsewhere.reset(shown)
+
+
+def _remove(path: Path) -> None:
+    """The checkpoints of `path`, and its directory if nothing else is in it: a node keeps nothing of the run."""
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
+        path.with_name(f"{path.name}.previous").unlink(missing_ok=True)
+        path.parent.rmdir()
 
 
 def _on_cpu(trained: Trained) -> Trained:

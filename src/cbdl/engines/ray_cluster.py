@@ -114,8 +114,10 @@ class Ray:
                         return
                     for ref in ray.wait(list(running), timeout=0.2)[0]:
                         _hear(ray, schedule, running.pop(ref), ref)
-                    for group, place in ray.get(mailbox.take.remote()).items() if run.verbose else ():
-                        schedule.board.update(group, Place(*place))
+                    if run.verbose:
+                        with suppress(ray.exceptions.RayError):  # no news this time
+                            for group, place in ray.get(mailbox.take.remote(), timeout=5).items():
+                                schedule.board.update(group, Place(*place))
                     schedule.stopped = schedule.stopped or stop.asked()
         finally:
             for ref in running:  # a second Ctrl-C, or an error of Ray
@@ -281,7 +283,9 @@ class _Line:
 
     def ask(self) -> bool:
         """Whether to stop, now."""
-        return bool(self.ray.get(self.mailbox.report.remote(self.group, None)))
+        with suppress(Exception):  # a mailbox that is lost does not end the training
+            self.stopping = bool(self.ray.get(self.mailbox.report.remote(self.group, None)))
+        return self.stopping
 
     def stop(self) -> bool:
         """Called after every step; twice a second it looks at the last answer and asks again."""
@@ -289,7 +293,7 @@ class _Line:
         if now - self.last < 0.5:
             return self.stopping
         self.last = now
-        with suppress(Exception):  # a mailbox that is lost does not end the training
+        with suppress(Exception):
             if self.answer is not None and self.ray.wait([self.answer], timeout=0)[0]:
                 self.stopping = bool(self.ray.get(self.answer))
                 self.answer = None

@@ -54,7 +54,15 @@ class Work:
         settings = settings_here()
         jobs = [
             Job(
-                label, group.task(todo), method, directory, every_seconds, run.verbose, threads, settings
+                label=label,
+                task=group.task(todo),
+                method=method,
+                directory=directory,
+                keep=checkpoint_dir is not None,
+                every_seconds=every_seconds,
+                verbose=run.verbose,
+                threads=threads,
+                settings=settings,
             ).encode()
             for group, label in zip(groups, labels, strict=True)
         ]
@@ -107,9 +115,9 @@ class Schedule:
         if self.halting:
             return
         if self.deaths[group] <= self.retries:
-            text = f"{self.labels[group]}: the worker {how}; it is tried again from its last checkpoint"
-            log.warning(text)
-            self.board.say(text)
+            log.warning(
+                "%s: the worker %s; it is tried again from its last checkpoint", self.labels[group], how
+            )
             self.waiting.appendleft(group)
             return
         self.error = WorkerError(
