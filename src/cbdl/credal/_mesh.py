@@ -319,8 +319,9 @@ def log_density(mesh: Mesh, loc: Tensor, scale: Tensor, weights: Tensor) -> Tens
 
 def cdf(mesh: Mesh, loc: Tensor, scale: Tensor, weights: Tensor) -> Tensor:
     """(B, m, N): the distribution functions of m mixtures at the nodes."""
-    z = _standardised(mesh, loc, scale)
-    return torch.einsum("bjkn,bjk->bjn", torch.special.ndtr(z), weights)
+    # torch.special.ndtr loses the lower tail; erfc does not.
+    z = _standardised(mesh, loc, scale).mul_(-math.sqrt(0.5))
+    return torch.einsum("bjkn,bjk->bjn", torch.special.erfc(z), 0.5 * weights)
 
 
 def _standardised(mesh: Mesh, loc: Tensor, scale: Tensor) -> Tensor:

@@ -89,7 +89,8 @@ class Extremes:
     def chunks(self, components: int = 1 << 15) -> list[Tensor]:
         """The sets in groups of about so many components, as lists of rows: memory stays bounded."""
         step = max(1, components // self.loc[0].numel())
-        return list(torch.arange(len(self), device=self.loc.device).split(step))
+        rows = torch.arange(len(self), device=self.loc.device)
+        return [rows[i : i + step] for i in range(0, len(self), step)]
 
     def each(self) -> Mixtures:
         """The extremes of all sets as one batch of B m mixtures of M components."""

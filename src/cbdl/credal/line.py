@@ -5,6 +5,7 @@ Both kinds are the same mathematics: a Normal is a mixture of one component. Wha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NoReturn, Self, overload
 
@@ -394,7 +395,7 @@ class MixtureCredalSet(_Line):
 
 def _cdf(y: Tensor, sets: Extremes) -> Tensor:
     z = (y[:, :, None, None] - sets.loc[:, None]) / sets.scale[:, None]
-    value: Tensor = (torch.special.ndtr(z) * sets.weights[:, None]).sum(-1)
+    value: Tensor = 0.5 * (torch.special.erfc(-math.sqrt(0.5) * z) * sets.weights[:, None]).sum(-1)
     return value.clamp(0, 1)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -68,12 +69,15 @@ class LineRegion:
             raise ValueError("y holds nan; remove it before asking whether a region contains it")
         batch = self._batch
         single = points.ndim <= len(batch)
-        if single:
-            shape = torch.broadcast_shapes(points.shape, batch)
-            inside = self._inside(points.expand(shape)[..., None], shape)[..., 0]
-        else:
-            shape = torch.broadcast_shapes(points.shape[:-1], batch)
-            inside = self._inside(points.expand(*shape, points.shape[-1]), shape)
+        points = points[..., None] if single else points
+        try:
+            shape = torch.Size(np.broadcast_shapes(points.shape[:-1], batch))
+        except ValueError:
+            raise ValueError(
+                f"y has leading dimensions {tuple(points.shape[:-1])}, which do not fit the batch {tuple(batch)}"
+            ) from None
+        inside = self._inside(points.expand(*shape, points.shape[-1]), shape)
+        inside = inside[..., 0] if single else inside
         return self._border.out(inside)
 
     def _inside(self, y: Tensor, shape: torch.Size) -> Tensor:

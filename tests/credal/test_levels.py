@@ -1,0 +1,207 @@
+"""Every crossing of a mixture with a level is found; highest density regions are exact."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize, stats
+
+from cbdl.credal._hdr import hdr, outside_excess
+from cbdl.credal._intervals import Intervals, complement, covered, intersection, side_by_side, union
+from cbdl.credal._levels import crossings, evaluate, make_grid, profile
+from cbdl.credal._mixture import mixtures
+
+f64 = torch.float64
+
+
+def mix_of(loc, scale, weights):
+    return mixtures(*(torch.tensor([x], dtype=f64) for x in (loc, scale, weights)))
+
+
+def shape_of(mix):
+    grid = make_grid(mix)
+    return profile(mix, grid, evaluate(mix, grid))
+
+
+def points(found):
+    return (found.high + found.low).tolist()
+
+
+def pdf(y, loc, scale, weights):
+    return sum(w * stats.norm.pdf(y, m, s) for m, s, w in zip(loc, scale, weights, strict=True))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 8), st.floats(0.02, 0.98))
+def test_crossings_are_those_of_a_fine_grid(seed, K, share):
+    rng = np.random.default_rng(seed)
+    loc, scale = rng.normal(0, 3, K), rng.uniform(0.1, 2, K)
+    weights = rng.dirichlet(np.ones(K))
+    y = np.linspace(-25, 25, 40_001)
+    p = pdf(y, loc, scale, weights)
+    level = math.log(share * p.max())
+    found = points(
+        crossings(
+            shape_of(mix_of(loc.tolist(), scale.tolist(), weights.tolist())), torch.tensor([level], dtype=f64)
+        )
+    )
+    cells = np.flatnonzero((p[1:] >= math.exp(level)) != (p[:-1] >= math.exp(level)))
+    brute = [
+        optimize.brentq(lambda t: pdf(t, loc, scale, weights) - math.exp(level), y[c], y[c + 1], xtol=1e-14)
+        for c in cells
+    ]
+    # A pair closer than the brute grid may be seen by us alone; it must then be a real one.
+    assert len(found) >= len(brute)
+    assert len(found) % 2 == 0
+    np.testing.assert_allclose(np.log(pdf(np.array(found), loc, scale, weights)), level, atol=1e-12)
+    if len(found) == len(brute):
+        np.testing.assert_allclose(found, brute, atol=1e-9)
+
+
+def test_a_pair_of_turning_points_inside_one_cell_is_not_lost():
+    # The shoulder of a main mode turns into a tiny bump: sweep through the birth of the pair.
+    for distance in np.linspace(2.2, 2.8, 13):
+        loc, scale, weights = [0.0, distance], [1.0, 0.7], [0.75, 0.25]
+        y = np.linspace(-1, 6, 70_001)
+        p = pdf(y, loc, scale, weights)
+        slope = np.diff(p)
+        turns = np.flatnonzero(slope[1:] * slope[:-1] < 0) + 1
+        if len(turns) != 3 or p[turns[2]] - p[turns[1]] < 1e-9:
+            continue
+        level = torch.tensor([math.log(0.5 * (p[turns[1]] + p[turns[2]]))], dtype=f64)
+        assert len(points(crossings(shape_of(mix_of(loc, scale, weights)), level))) == 4
+
+
+@pytest.mark.parametrize(
+    ("weight", "scale", "far"), [(1e-6, 1e-8, 1e6), (1e-6, 1e-8, 2.5), (1e-3, 1e-4, 1e6)]
+)
+def test_a_faint_narrow_or_far_mode_is_never_lost(weight, scale, far):
+    mix = mix_of([0.0, far], [1.0, scale], [1 - weight, weight])
+    level, found = hdr(mix, 0.05)
+    near = [y for y in points(found) if abs(y - far) < 10 * scale]
+    assert len(near) == 2
+    excess, _ = outside_excess(mix, found, level, 0.05)
+    assert abs(excess.item()) < 1e-14
+
+
+def test_levels_far_below_the_smallest_float_are_crossed_exactly():
+    mix = mix_of([0.0, 1e6], [1.0, 1.0], [0.5, 0.5])
+    level = -1e11
+    found = points(crossings(shape_of(mix), torch.tensor([level], dtype=f64)))
+    radius = math.sqrt(2 * (-level + math.log(0.5 / math.sqrt(2 * math.pi))))
+    np.testing.assert_allclose(found, [-radius, radius, 1e6 - radius, 1e6 + radius], rtol=1e-14)
+    # Below the density in the middle of the gap there is one interval.
+    assert len(points(crossings(shape_of(mix), torch.tensor([-1.3e11], dtype=f64)))) == 2
+
+
+@pytest.mark.parametrize("alpha", [1e-12, 1e-3, 0.05, 0.5, 0.9])
+@pytest.mark.parametrize(("loc", "scale"), [(0.0, 1.0), (1e6, 1e-8), (-1e6, 1e8), (5.0, 1e-3)])
+def test_the_region_of_one_normal_is_the_closed_form(alpha, loc, scale):
+    _, found = hdr(mix_of([loc], [scale], [1.0]), alpha)
+    z = ((found.high - loc) + found.low) / scale
+    expected = stats.norm.isf(alpha / 2) * np.array([-1, 1])
+    np.testing.assert_allclose(z, expected, rtol=1e-10)
+
+
+def test_the_region_of_hyndmans_figure_has_several_intervals():
+    """Figure "fig:hdr_ex": the 0.25-HDR of a Normal mixture, checked by brute force on a fine grid."""
+    loc, scale, weights = [0.0, 3.5, 6.5], [1.0, 0.45, 0.5], [0.55, 0.25, 0.2]
+    y = np.linspace(-10, 15, 500_001)
+    p = pdf(y, loc, scale, weights)
+    order = np.argsort(-p)
+    inside = np.zeros(len(y), dtype=bool)
+    inside[order[: 1 + np.searchsorted(np.cumsum(p[order]) * (y[1] - y[0]), 0.75)]] = True
+    edges = y[np.flatnonzero(np.diff(inside.astype(int)))]
+    _, found = hdr(mix_of(loc, scale, weights), 0.25)
+    assert len(points(found)) == len(edges) == 6
+    np.testing.assert_allclose(points(found), edges, atol=1.1e-4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 20), st.floats(0.001, 0.95))
+def test_the_mass_is_exact_and_the_density_is_equal_at_all_ends(seed, K, alpha):
+    rng = np.random.default_rng(seed)
+    loc, scale = rng.normal(0, 3, K), 10 ** rng.uniform(-2, 1, K)
+    weights = rng.dirichlet(np.ones(K))
+    mix = mix_of(loc.tolist(), scale.tolist(), weights.tolist())
+    level, found = hdr(mix, alpha)
+    ends = np.array(points(found)).reshape(-1, 2)
+    mass = (
+        weights
+        * (
+            stats.norm.cdf(ends[..., None], loc, scale)[:, 1]
+            - stats.norm.cdf(ends[..., None], loc, scale)[:, 0]
+        )
+    ).sum()
+    assert mass == pytest.approx(1 - alpha, abs=2e-12)
+    np.testing.assert_allclose(np.log(pdf(ends.ravel(), loc, scale, weights)), level.item(), atol=1e-10)
+    assert found.rising.tolist() == [True, False] * len(ends)
+
+
+def test_regions_agree_with_an_independent_computation_in_many_digits():
+    mpmath = pytest.importorskip("mpmath")
+    rng = np.random.default_rng(3)
+    loc, scale, weights = rng.normal(0, 3, 20), rng.uniform(0.3, 1, 20), rng.dirichlet(np.ones(20))
+    level, found = hdr(mix_of(loc.tolist(), scale.tolist(), weights.tolist()), 0.05)
+    with mpmath.workdps(40):
+
+        def p(y):
+            return mpmath.fsum(w * mpmath.npdf(y, m, s) for m, s, w in zip(loc, scale, weights, strict=True))
+
+        ends = [mpmath.findroot(lambda y: p(y) - mpmath.exp(level.item()), y) for y in points(found)]
+        mass = mpmath.fsum(
+            w * (mpmath.ncdf(b, m, s) - mpmath.ncdf(a, m, s))
+            for a, b in zip(ends[::2], ends[1::2], strict=True)
+            for m, s, w in zip(loc, scale, weights, strict=True)
+        )
+        assert abs(mass - mpmath.mpf("0.95")) < 1e-13
+        assert max(abs(e - y) for e, y in zip(ends, points(found), strict=True)) < 1e-12
+
+
+def test_the_region_of_a_mixture_does_not_depend_on_the_batch():
+    generator = torch.Generator().manual_seed(0)
+    loc = 4 * torch.randn(60, 5, dtype=f64, generator=generator)
+    scale = torch.rand(60, 5, dtype=f64, generator=generator).pow(3) + 1e-3
+    mix = mixtures(loc, scale, torch.full_like(loc, 0.2))
+    level, found = hdr(mix, 0.1)
+    for b in (0, 17, 59):
+        alone_level, alone = hdr(mix[b : b + 1], 0.1)
+        torch.testing.assert_close(alone_level[0], level[b], rtol=1e-14, atol=1e-14)
+        mine = found.owner == b
+        torch.testing.assert_close(
+            alone.high + alone.low, (found.high + found.low)[mine], rtol=1e-13, atol=1e-13
+        )
+
+
+# --- interval algebra --------------------------------------------------------------------------------------
+
+intervals = st.lists(
+    st.tuples(st.integers(-8, 8), st.integers(0, 5)).map(lambda t: (float(t[0]), float(t[0] + t[1]))),
+    min_size=1,
+    max_size=5,
+)
+
+
+def made(pairs):
+    high = torch.tensor([pairs], dtype=f64)
+    return Intervals(high, torch.zeros_like(high))
+
+
+@settings(max_examples=60, deadline=None)
+@given(intervals, intervals)
+def test_interval_algebra_is_that_of_point_sets(a, b):
+    y = torch.arange(-10, 15, 0.25, dtype=f64)[None] + 0.125
+    A, B = union(made(a)), union(made(b))
+    in_a, in_b = A.contains(y), B.contains(y)
+    assert torch.equal(in_a, torch.stack([(y >= lo) & (y <= hi) for lo, hi in a]).any(0))
+    assert torch.equal(intersection([A, B]).contains(y), in_a & in_b)
+    assert torch.equal(union(side_by_side([A, B])).contains(y), in_a | in_b)
+    assert torch.equal(complement(A).contains(y), ~in_a)
+    assert A.measure.item() == pytest.approx(0.25 * in_a.sum().item())
+    assert torch.equal(complement(complement(A)).rounded(), A.rounded())
+    assert torch.equal(covered(side_by_side([A, A]), 2).rounded(), A.rounded())
