@@ -11,6 +11,8 @@ import math
 import torch
 from torch import Tensor
 
+from cbdl.credal._batch import in_chunks
+
 LOG_2PI = math.log(2 * math.pi)
 
 
@@ -95,3 +97,14 @@ def log_box(lower: Tensor, upper: Tensor) -> Tensor:
         thin + ((middle.square() - 1) * torch.where(torch.isfinite(width), width, 0.0).square() / 24).log1p()
     )
     return torch.where(width * (1 + middle.abs()) < 1e-3, thin, torch.where(b > a, wide, -torch.inf))
+
+
+def first_of_each(loc: Tensor, scale: Tensor) -> Tensor:
+    """(B, m) bool: which of loc, scale (B, m, d) do not repeat an earlier one."""
+
+    def mask(loc: Tensor, scale: Tensor) -> tuple[Tensor]:
+        equal = (loc[:, :, None] == loc[:, None]) & (scale[:, :, None] == scale[:, None])
+        return (~equal.all(-1).tril(-1).any(-1),)
+
+    m, d = loc.shape[1:]
+    return in_chunks(mask, loc, scale, per_set=4 * m * m * d)[0]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from cbdl.credal import _diagonal
+from cbdl.credal._border import Array
 from cbdl.credal._simplex import minimise
 
 
@@ -28,6 +29,15 @@ class Maximin:
     @property
     def point(self) -> Tensor:
         return self.anchor + self.offset
+
+
+@dataclass(frozen=True)
+class MaximinPoint:
+    """point (..., d), the log of its lower density (...,), and `gap`: no other point exceeds it by more."""
+
+    point: Array
+    log_density: Array
+    gap: Array
 
 
 def maximin(loc: Tensor, scale: Tensor) -> Maximin:

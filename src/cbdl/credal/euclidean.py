@@ -8,7 +8,6 @@ batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -17,7 +16,6 @@ from torch import Tensor
 
 from cbdl.credal import _diagonal, euclidean_distance
 from cbdl.credal import decide as rules
-from cbdl.credal._batch import in_chunks
 from cbdl.credal._border import (
     Array,
     ArrayLike,
@@ -28,7 +26,7 @@ from cbdl.credal._border import (
     float64,
     probability_tolerance,
 )
-from cbdl.credal._maximin import maximin
+from cbdl.credal._maximin import MaximinPoint, maximin
 from cbdl.credal._montecarlo import Nodes, entropy_bounds, maximise_information, until
 from cbdl.credal._optimum import Certified, Optimum
 from cbdl.credal.base import Base, CredalSet, Gamble
@@ -42,15 +40,6 @@ Pair = tuple[ArrayLike, ArrayLike]
 """One diagonal Normal: (loc, scale), each (..., d)."""
 
 Method = Literal["union", "box", "lower-density", "minimal"]
-
-
-@dataclass(frozen=True)
-class MaximinPoint:
-    """point (..., d), the log of its lower density (...,), and `gap`: no other point exceeds it by more."""
-
-    point: Array
-    log_density: Array
-    gap: Array
 
 
 class DiagonalNormalCredalSet(CredalSet):
@@ -317,21 +306,17 @@ class DiagonalNormalCredalSet(CredalSet):
         Normals that differ are linearly independent, so none is a mixture of others; of equal ones the
         first counts.
         """
-        return self._border.out(self._first_of_each().reshape(*self._batch, self._extremes))
-
-    def _first_of_each(self) -> Tensor:
-        def mask(loc: Tensor, scale: Tensor) -> tuple[Tensor]:
-            equal = (loc[:, :, None] == loc[:, None]) & (scale[:, :, None] == scale[:, None])
-            return (~equal.all(-1).tril(-1).any(-1),)
-
-        size = 4 * self._extremes**2 * self._d
-        return in_chunks(mask, self._flat(self._loc), self._flat(self._scale), per_set=size)[0]
+        return self._border.out(
+            _diagonal.first_of_each(self._flat(self._loc), self._flat(self._scale)).reshape(
+                *self._batch, self._extremes
+            )
+        )
 
     def reduce(self) -> DiagonalNormalCredalSet:
         """The same sets without repetitions; in a batch, shorter sets repeat their first extreme to keep
         the shape.
         """
-        mask = self._first_of_each()
+        mask = _diagonal.first_of_each(self._flat(self._loc), self._flat(self._scale))
         m = int(mask.sum(-1).max())
         order = mask.to(torch.int64).argsort(dim=-1, descending=True, stable=True)[:, :m]
         order = torch.where(mask.gather(1, order), order, order[:, :1])[..., None].expand(-1, -1, self._d)
@@ -349,32 +334,13 @@ class DiagonalNormalCredalSet(CredalSet):
             loc, scale = float64(p.loc, "p.loc"), float64(p.scale, "p.scale")
             used = float64(p.weights, "p.weights") > 0
         else:
-            loc, scale = (x[..., None, :] for x in self._against(p)[:2])
+            loc, scale = (x[..., None, :] for x in euclidean_distance.target(p, self._batch, self._d)[:2])
             used = torch.ones_like(loc[..., 0], dtype=torch.bool)
         s, other = self._scale[..., None, :, :], scale[..., :, None, :]
         near = ((self._loc[..., None, :, :] - loc[..., :, None, :]).abs() <= tolerance * s) & (
             (s - other).abs() <= tolerance * s
         )
         return self._border.out((near.all(-1).any(-1) | ~used).all(-1))
-
-    def _against(self, p: Any) -> tuple[Tensor, Tensor, torch.Size]:
-        """loc and scale (..., d) of the pair p, and the batch shape of an answer for it."""
-        if not isinstance(p, (tuple, list)) or len(p) != 2:
-            raise ValueError(f"p is {type(p).__name__}; give a pair (loc, scale), each (..., {self._d})")
-        loc, scale = float64(p[0], "p[0]"), float64(p[1], "p[1]")
-        check_finite(loc, "p[0]")
-        check_positive(scale, "p[1]", "give standard deviations")
-        try:
-            pair = np.broadcast_shapes(loc.shape, scale.shape, (self._d,))
-            shape = torch.Size(np.broadcast_shapes(pair[:-1], self._batch))
-        except ValueError:
-            raise ValueError(
-                f"p has loc {tuple(loc.shape)} and scale {tuple(scale.shape)}; they must broadcast to "
-                f"{(*self._batch, self._d)}, one Normal for each set"
-            ) from None
-        if pair[-1] != self._d:
-            raise ValueError(f"p has {pair[-1]} coordinates, the set {self._d}; see cbdl.credal.across")
-        return loc.expand(*pair), scale.expand(*pair), shape
 
     @overload
     def distance(
@@ -395,7 +361,7 @@ class DiagonalNormalCredalSet(CredalSet):
         """
         order = check_kind(kind, euclidean_distance.KINDS, order)
         kind = "kl" if order == 1 and kind == "renyi" else kind
-        *target, batch = self._against(p)
+        *target, batch = euclidean_distance.target(p, self._batch, self._d)
         sets = (
             x.expand(*batch, -1, -1).reshape(-1, self._extremes, self._d) for x in (self._loc, self._scale)
         )

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from cbdl.credal import _diagonal
 from cbdl.credal._batch import in_chunks
+from cbdl.credal._border import check_finite, check_positive, float64
 from cbdl.credal._l1 import least_deviation
 from cbdl.credal._montecarlo import (
     REPLICATES,
@@ -36,6 +39,26 @@ MAJORISATIONS = 100
 """Steps that prepare the interior point for Renyi divergences of orders above 1."""
 
 KINDS = ("kl", "reverse-kl", "tv", "hellinger", "chi2", "renyi", "w2")
+
+
+def target(p: Any, batch: torch.Size, d: int) -> tuple[Tensor, Tensor, torch.Size]:
+    """loc and scale (..., d) of the pair p, and the batch shape of an answer for sets of shape `batch`."""
+    if not isinstance(p, (tuple, list)) or len(p) != 2:
+        raise ValueError(f"p is {type(p).__name__}; give a pair (loc, scale), each (..., {d})")
+    loc, scale = float64(p[0], "p[0]"), float64(p[1], "p[1]")
+    check_finite(loc, "p[0]")
+    check_positive(scale, "p[1]", "give standard deviations")
+    try:
+        pair = np.broadcast_shapes(loc.shape, scale.shape, (d,))
+        shape = torch.Size(np.broadcast_shapes(pair[:-1], batch))
+    except ValueError:
+        pair, shape = (), torch.Size()
+    if not pair or pair[-1] != d:
+        raise ValueError(
+            f"p has loc {tuple(loc.shape)} and scale {tuple(scale.shape)}; they must broadcast to {(*batch, d)}, one "
+            "Normal for each set (for another dimension see cbdl.credal.across)"
+        )
+    return loc.expand(*pair), scale.expand(*pair), shape
 
 
 def distance(
@@ -112,7 +135,10 @@ def _tv(
     loc, scale = torch.cat([t_loc[:, None], loc], 1), torch.cat([t_scale[:, None], scale], 1)
     loc, scale = disagreeing_first(loc, scale)
     d, strata = loc.shape[-1], loc.shape[1]
-    nodes = [normal_nodes(d, samples, 2 * seed + stage, loc.device).flatten(0, 1) for stage in (0, 1)]
+    # The value is quadratic in an error of the weights, and this is the dear part: a quarter of the nodes is enough.
+    few, many = max(REPLICATES, samples // 4), samples
+    draws = ((few, 2 * seed), (many, 2 * seed + 1))
+    nodes = [normal_nodes(d, n, key, loc.device).flatten(0, 1) for n, key in draws]
     rho = log_ratios(loc, scale, nodes[0]).exp() / (strata * nodes[0].shape[0])
     beta = least_deviation(rho[:, 1:], rho[:, 0]).weights
     rho = log_ratios(loc, scale, nodes[1]).exp()
@@ -170,33 +196,19 @@ def _reverse_kl(
 def _power(
     loc: Tensor, scale: Tensor, t_loc: Tensor, t_scale: Tensor, power: float, samples: int, seed: int
 ) -> tuple[Tensor, ...]:
-    """The Renyi divergence log F / (a - 1), F = integral q^a p^(1-a), at its least over the hull.
-
-    The nodes come from the Normals that p_j^a p^(1-a) are multiples of: they dominate the integrand for
-    every q, so its relative variance is bounded however far apart the distributions are.
-    """
+    """The Renyi divergence log F / (a - 1), F = integral q^a p^(1-a), at its least over the hull."""
     both = disagreeing_first(torch.cat([t_loc[:, None], loc], 1), torch.cat([t_scale[:, None], scale], 1))
     t_loc, t_scale = both[0][:, :1], both[1][:, :1]
     (loc, scale), origin, possible = _drop_infinite(both[0][:, 1:], both[1][:, 1:], t_loc, t_scale, power)
-    b, m, d = loc.shape
-    log_mass, offset, spread = _diagonal.power_product(loc, scale, power, t_loc, t_scale)
+    m, d = loc.shape[1:]
+    tilted = _diagonal.power_product(loc, scale, power, t_loc, t_scale)
+    log_mass = tilted[0]
     reference = log_mass.amin(-1) if power > 1 else log_mass.amax(-1)
-
-    def parts(stage: int) -> tuple[Tensor, Tensor]:
-        """u (b, m, N) = p_j / max_k p_k, and log W (b, N) such that F = mean W (beta u)^a exp(reference)."""
-        z = normal_nodes(d, samples, 2 * seed + stage, loc.device).flatten(0, 1)
-        own = squared_distances(z, loc[:, :, None] - loc[:, None] + offset[:, :, None], spread, scale)
-        log_p = -own / 2 - scale.log().sum(-1)[:, None, :, None]
-        log_p = log_p.transpose(1, 2).reshape(b, m, -1)
-        # W = top^a p^(1-a) / r: p cancels, and differences come first, so that large numbers do too.
-        below = log_p - log_p.amax(1, keepdim=True)
-        weight = math.log(m) - (power * below - (log_mass - reference[:, None])[..., None]).logsumexp(1)
-        return below.exp(), weight
-
+    nodes = [normal_nodes(d, samples, 2 * seed + stage, loc.device).flatten(0, 1) for stage in (0, 1)]
     # Weights at which all extremes contribute alike: where a > 1 and they differ much, uniform ones are hopeless.
     start = torch.softmax((reference[:, None] - log_mass) / power, -1) if power > 1 else None
-    beta = _power_weights(*parts(0), power, start)
-    u, log_weight = parts(1)
+    beta = _power_weights(*_power_nodes(nodes[0], loc, scale, tilted, reference, power), power, start)
+    u, log_weight = _power_nodes(nodes[1], loc, scale, tilted, reference, power)
     s = (beta[:, None] @ u)[:, 0].clamp(min=1e-300)
     log_terms = log_weight + power * s.log()
     top = log_terms.amax(-1, keepdim=True)
@@ -218,6 +230,30 @@ def _power(
         weights,
         torch.where(possible, error, 0.0),
     )
+
+
+def _power_nodes(
+    z: Tensor,
+    loc: Tensor,
+    scale: Tensor,
+    tilted: tuple[Tensor, Tensor, Tensor],
+    reference: Tensor,
+    power: float,
+) -> tuple[Tensor, Tensor]:
+    """u (b, m, N) = p_j / max_k p_k, and log W (b, N) such that F = mean W (beta u)^a exp(reference).
+
+    The nodes come from the Normals that p_j^a p^(1-a) are multiples of: they dominate the integrand for every q,
+    so its relative variance is bounded however far apart the distributions are.
+    """
+    log_mass, offset, spread = tilted
+    b, m, _ = loc.shape
+    own = squared_distances(z, loc[:, :, None] - loc[:, None] + offset[:, :, None], spread, scale)
+    log_p = -own / 2 - scale.log().sum(-1)[:, None, :, None]
+    log_p = log_p.transpose(1, 2).reshape(b, m, -1)
+    # W = top^a p^(1-a) / r: p cancels, and differences come first, so that large numbers do too.
+    below = log_p - log_p.amax(1, keepdim=True)
+    weight = math.log(m) - (power * below - (log_mass - reference[:, None])[..., None]).logsumexp(1)
+    return below.exp(), weight
 
 
 def _drop_infinite(
