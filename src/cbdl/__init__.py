@@ -2,16 +2,30 @@
 
 from importlib.metadata import version as _version
 
-from cbdl import credal
+from cbdl import credal, engines, nets
+from cbdl.bayes import likelihoods, priors
+from cbdl.bayes.methods import Ensemble, Laplace, LastLayer, MeanField
 from cbdl.credal import CategoricalCredalSet, DiagonalNormalCredalSet, MixtureCredalSet, NormalCredalSet
+from cbdl.model import CBDL
+from cbdl.store import load
 
 __version__ = _version("cbdl")
 
 __all__ = [
+    "CBDL",
     "CategoricalCredalSet",
     "DiagonalNormalCredalSet",
+    "Ensemble",
+    "Laplace",
+    "LastLayer",
+    "MeanField",
     "MixtureCredalSet",
     "NormalCredalSet",
     "__version__",
     "credal",
+    "engines",
+    "likelihoods",
+    "load",
+    "nets",
+    "priors",
 ]

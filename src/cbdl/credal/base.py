@@ -67,6 +67,10 @@ class CredalSet(ABC):
     _batch: torch.Size
     _extremes: int
     _classes: int | None = None
+    _noise: Callable[[], Array] | None = None
+
+    members: tuple[Any, ...] | None = None
+    """What the extremes are, in order, where a model made the set: its (prior, likelihood) pairs."""
 
     # --- what each kind of space supplies, as float64 tensors ------------------------------------------
 
@@ -97,6 +101,11 @@ class CredalSet(ABC):
     def num_extremes(self) -> int:
         """m, the number of distributions that generate the set."""
         return self._extremes
+
+    @property
+    def noise(self) -> Array | None:
+        """The epistemic uncertainty (nats) that Monte Carlo noise alone would show, where a model made the set."""
+        return None if self._noise is None else self._noise()
 
     # --- envelopes (proposition "extrema_gen_lem": computed on the extremes, true for the hull) -----------
 

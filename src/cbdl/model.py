@@ -1,0 +1,211 @@
+"""Algorithm 1 of the paper, steps 1 to 6, in a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cbdl.bayes.data import Data, as_input, prepare
+from cbdl.bayes.likelihoods import Likelihood, agree
+from cbdl.bayes.methods.mean_field import MeanField
+from cbdl.bayes.priors import PriorLike
+from cbdl.bayes.train import Run
+from cbdl.continual import continued
+from cbdl.credal._border import Array
+from cbdl.credal.base import CredalSet
+from cbdl.engines import Engine, Local, Task, tasks
+from cbdl.engines.local import Method
+from cbdl.prediction import MAX_MEMORY, Form, Learned, Predictive, predictive, predictive_auto, simulate
+from cbdl.store import save
+
+
+class CBDL:
+    """K priors and S likelihoods in; K x S Bayesian networks trained; every prediction is a credal set.
+
+    Step 1: `priors`, the extreme elements of the prior credal set.
+    Step 2: `likelihoods`, network and noise model, the extreme elements of the likelihood credal set.
+    Step 3: `fit` approximates the posterior of every pair by `method`, all priors of a likelihood at once.
+    Step 4: `predict` gives the predictive distributions of all pairs, the extremes of a credal set.
+    Step 5: `predict(X).uncertainty()`. Step 6: `predict(X).region(alpha)`, or `predict(X).decide("maximin")`.
+
+    `standardize=False` uses inputs and targets as they are, so that priors mean what they say.
+
+    >>> import numpy as np
+    >>> import cbdl
+    >>> X = np.linspace(-1, 1, 40)[:, None]
+    >>> model = cbdl.CBDL(
+    ...     priors=[cbdl.priors.Normal(0, 1), cbdl.priors.Normal(0, 3)],
+    ...     likelihoods=[cbdl.likelihoods.Normal(cbdl.nets.mlp(1, 1, hidden=(8,)), scale=0.1)],
+    ...     method=cbdl.MeanField(epochs=20), verbose=False,
+    ... ).fit(X, X[:, 0] ** 2)
+    >>> model.predict(X[:3]).region(0.05).measure.shape
+    (3,)
+    """
+
+    def __init__(
+        self,
+        priors: Sequence[PriorLike],
+        likelihoods: Sequence[Likelihood],
+        method: Method | None = None,
+        *,
+        seed: int = 0,
+        standardize: bool = True,
+        trainable: str | Sequence[str] | None = None,
+        engine: Engine | None = None,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        verbose: bool = True,
+    ) -> None:
+        if not len(priors) or not len(likelihoods):
+            raise ValueError("priors and likelihoods must each hold at least one element")
+        agree(tuple(likelihoods))
+        self.priors, self.likelihoods = tuple(priors), tuple(likelihoods)
+        self.method: Method = MeanField() if method is None else method
+        self.seed, self.standardize = seed, standardize
+        self.trainable = (trainable,) if isinstance(trainable, str) else trainable
+        self.engine: Engine = Local() if engine is None else engine
+        self.device, self.dtype, self.verbose = torch.device(device), dtype, verbose
+        self._learned: Learned | None = None
+        self._data: Data | None = None
+
+    # --- training -------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sample_weight: Any = None,
+        validation: Any = None,
+        checkpoint_dir: str | Path | None = None,
+    ) -> Self:
+        """Steps 1 to 3: the posteriors of all pairs, from arrays, tensors or a torch Dataset.
+
+        With `checkpoint_dir`, the same call after a crash goes on where it stopped.
+        """
+        todo = tasks(self.priors, self.likelihoods, seed=self.seed, trainable=self.trainable)  # steps 1 and 2
+        data = self._prepare(X, y, sample_weight, validation, standardize=self.standardize)
+        return self._train(todo, data, checkpoint_dir)  # step 3
+
+    def update(self, X: Any, y: Any = None, *, checkpoint_dir: str | Path | None = None) -> Self:
+        """Learn from more data: every posterior becomes the prior of its pair (variational continual learning)."""
+        learned = self._fitted()
+        data = self._prepare(X, y, None, None, standardize=False)
+        data = replace(
+            data,
+            x=learned.inputs(data.x),
+            y=learned.targets(data.y),
+            inputs=learned.inputs,
+            targets=learned.targets,
+        )
+        todo = tasks(self.priors, self.likelihoods, seed=self.seed, trainable=self.trainable)
+        todo = [continued(task, *part) for task, part in zip(todo, learned.parts, strict=True)]
+        return self._train(todo, data, checkpoint_dir)
+
+    # --- inference ------------------------------------------------------------------------------------------
+
+    def predict(
+        self,
+        X: Any,
+        samples: int | Literal["auto"] = 20,
+        *,
+        predictive: Form = "mixture",
+        tolerance: float = 0.01,
+        max_samples: int = 1280,
+        max_memory: int = MAX_MEMORY,
+    ) -> CredalSet:
+        """Step 4: the predictive credal set of every input, with extremes in the order (k, s) -> k * S + s.
+
+        Classes: probabilities averaged over draws. One real output: the mixture of the draws' Normals, or with
+        `predictive="normal"` the Normal of the same moments, as in the paper. Several outputs: diagonal Normals.
+        `samples="auto"` draws for each input until its `noise` is below `tolerance` (nats).
+        `.members` names the pairs; `.noise` is the epistemic uncertainty that Monte Carlo noise alone would show.
+        """
+        found = self._predictive(X, samples, predictive, tolerance, max_samples, max_memory)
+        wants_numpy = not isinstance(X, Tensor)
+        device = self.device if wants_numpy else X.device
+
+        def out(t: Tensor) -> Any:
+            return t.numpy() if wants_numpy else t.to(device)
+
+        credal = found.credal_set(predictive, out)
+        credal.members = self._fitted().members
+        credal._noise = lambda: out(found.noise(predictive))
+        return credal
+
+    def predict_samples(self, X: Any, n: int = 100, *, seed: int = 0) -> Array:
+        """Outcomes drawn as in the paper's appendix "post_pred_app": a parameter, then y. (rows, m, n, ...)."""
+        drawn = simulate(self._fitted(), self._inputs(X), n, seed)
+        return drawn if isinstance(X, Tensor) else drawn.numpy()
+
+    def acquire(self, X_pool: Any, n: int, samples: int | Literal["auto"] = 20) -> Array:
+        """Active learning: indices of the `n` inputs of the pool with the highest epistemic uncertainty."""
+        epistemic = np.asarray(self.predict(X_pool, samples).uncertainty().epistemic)
+        if not 0 < n <= len(epistemic):
+            raise ValueError(f"n is {n}; the pool has {len(epistemic)} inputs")
+        return np.argsort(-epistemic, kind="stable")[:n]
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as a folder; `cbdl.load` reads it back."""
+        save(self, path)
+
+    # --- inside ---------------------------------------------------------------------------------------------
+
+    def _prepare(self, X: Any, y: Any, weights: Any, validation: Any, *, standardize: bool) -> Data:
+        return prepare(
+            X,
+            y,
+            space=self.likelihoods[0].space,
+            standardize=standardize,
+            weights=weights,
+            validation=validation,
+            device=self.device,
+            dtype=self.dtype,
+        )
+
+    def _train(self, todo: Sequence[Task], data: Data, checkpoint_dir: str | Path | None) -> Self:
+        run = Run(seed=self.seed, verbose=self.verbose)
+        parts = self.engine.train(todo, data, self.method, run, checkpoint_dir=checkpoint_dir)
+        self._data = data
+        self._learned = Learned(
+            tuple(parts),
+            data.inputs,
+            data.targets,
+            tuple(data.x.shape[1:]),
+            self.seed,
+            data.size,
+            not data.x.is_floating_point(),
+        )
+        return self
+
+    def _fitted(self) -> Learned:
+        if self._learned is None:
+            raise RuntimeError("this model has learned nothing yet; call fit(X, y) first")
+        return self._learned
+
+    def _inputs(self, X: Any) -> Tensor:
+        learned = self._fitted()
+        x = as_input(X, self.dtype).to(self.device)
+        if tuple(x.shape[1:]) != learned.row:
+            raise ValueError(
+                f"X has rows of shape {tuple(x.shape[1:])}; the model was trained on {learned.row}"
+            )
+        if not len(x):
+            raise ValueError("X has 0 rows; give at least one input")
+        return learned.inputs(x)
+
+    def _predictive(
+        self, X: Any, samples: int | str, form: Form, tolerance: float, max_samples: int, max_memory: int
+    ) -> Predictive:
+        learned, x = self._fitted(), self._inputs(X)
+        if samples == "auto":
+            return predictive_auto(learned, x, form, tolerance, max_samples, max_memory)
+        if isinstance(samples, str) or int(samples) != samples or samples < 1:
+            raise ValueError(f'samples is {samples!r}; give a whole number of at least 1, or "auto"')
+        return predictive(learned, x, int(samples), max_memory)
