@@ -1,0 +1,251 @@
+"""Variational inference with a low-rank plus diagonal covariance: theta ~ Normal(mu, F F^T + diag(sigma^2)).
+
+F has `rank` columns for each member, so that the strongest correlations between parameters are kept at the
+cost of rank + 1 mean fields. The objective is mean NLL + T KL(q || prior) / N. Entropy, log density and the
+KL to Normal priors are closed: with A = F / sigma and C = I + A^T A (rank x rank),
+
+    log det = 2 sum log sigma + log det C,      inverse = diag(sigma^-2) - (A / sigma) C^-1 (A / sigma)^T
+
+(the matrix determinant lemma and Woodbury's identity).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cbdl.bayes._densities import HALF_LOG_2PI
+from cbdl.bayes._random import NormalStream
+from cbdl.bayes.cohort import Cohort
+from cbdl.bayes.data import Batch, Data
+from cbdl.bayes.forward import Buffers
+from cbdl.bayes.train import Plan, Record, Run, train
+
+from ._points import buffer_state, log_prior, normal_draws, state_buffers
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """Settings of variational inference with a low-rank plus diagonal Normal."""
+
+    epochs: int = 50
+    batch_size: int = 128
+    lr: float = 1e-3
+    rank: int = 4
+    """Columns of the factor; with P of them every Normal is reached."""
+    draws: int = 1
+    antithetic: bool = False
+    """Draws in pairs on either side of the mean."""
+    temperature: float = 1.0
+    warmup: float = 0.0
+    """Share of the steps in which the weight of the KL rises from 0 to its value."""
+    schedule: Literal["constant", "cosine"] = "cosine"
+    clip: float | None = None
+    patience: int | None = None
+    initial_scale: float = 0.01
+    """Standard deviation that every parameter starts with; half its variance is the factor's."""
+    validation_draws: int = 8
+
+    def __post_init__(self) -> None:
+        for name in ("rank", "draws", "validation_draws"):
+            value = getattr(self, name)
+            if int(value) != value or value < 1:
+                raise ValueError(f"{name} is {value}; it must be a whole number of at least 1")
+        if self.antithetic and self.draws % 2:
+            raise ValueError(f"draws is {self.draws}; antithetic draws come in pairs, give an even number")
+        for name in ("temperature", "initial_scale"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{name} is {value}; it must be positive")
+        if not 0 <= self.warmup <= 1:
+            raise ValueError(f"warmup is {self.warmup}; it is a share of the steps, between 0 and 1")
+        self.plan  # noqa: B018  its own checks
+
+    @property
+    def plan(self) -> Plan:
+        return Plan(self.epochs, self.batch_size, self.lr, self.schedule, self.clip, self.patience)
+
+    def fit(self, cohort: Cohort, data: Data, run: Run) -> LowRankPosterior:
+        """The posteriors of all members of the cohort, trained together."""
+        trainee = _Objective(self, cohort, data)
+        record = train(trainee, data, self.plan, run, {**cohort.fingerprint(), "method": repr(self)})
+        return trainee.posterior(record)
+
+    def from_state(self, cohort: Cohort, state: dict[str, Tensor]) -> LowRankPosterior:
+        """The posterior that `state()` of another one describes."""
+        mu, rho, factor = state["mu"], state["rho"], state["factor"]
+        return LowRankPosterior(cohort.seeds, mu, rho, factor, state["noise"], state_buffers(state))
+
+
+@dataclass(frozen=True)
+class LowRankPosterior:
+    """Normal(mu, factor factor^T + diag(softplus(rho)^2)): mu, rho (members, P), factor (members, P, rank)."""
+
+    seeds: tuple[int, ...]
+    mu: Tensor
+    rho: Tensor
+    factor: Tensor
+    noise: Tensor
+    buffers: Buffers
+    record: Record | None = None
+
+    @property
+    def sigma(self) -> Tensor:
+        """The diagonal part's standard deviations (members, P)."""
+        return F.softplus(self.rho)
+
+    def sample(self, draws: int, seed: int = 0) -> Tensor:
+        """theta (members, draws, P)."""
+        size = self.mu.shape[1]
+        eps = normal_draws(self.seeds, draws, size + self.factor.shape[2], self.mu, "sample", seed)
+        return (
+            self.mu.unsqueeze(1)
+            + self.sigma.unsqueeze(1) * eps[..., :size]
+            + eps[..., size:] @ self.factor.mT
+        )
+
+    def entropy(self) -> Tensor:
+        """(members,)"""
+        return entropy(self.sigma, self.factor)
+
+    def log_density(self, theta: Tensor) -> Tensor:
+        """log q(theta): (members, draws, P) -> (members, draws)."""
+        sigma = self.sigma.unsqueeze(1)
+        z = (theta - self.mu.unsqueeze(1)) / sigma
+        a = self.factor / self.sigma.unsqueeze(2)
+        inner: Tensor = torch.linalg.cholesky(_inner(a))
+        seen: Tensor = torch.linalg.solve_triangular(inner, (z @ a).mT, upper=False)
+        half_log_det = self.sigma.log().sum(1) + inner.diagonal(dim1=1, dim2=2).log().sum(1)
+        square = z.square().sum(2) - seen.square().sum(1)
+        return -0.5 * square - half_log_det.unsqueeze(1) - HALF_LOG_2PI * theta.shape[2]
+
+    def kl(self, cohort: Cohort, draws: int = 32) -> Tensor:
+        """KL(q || prior) (members,): closed for Normal priors, by draws otherwise."""
+        normal = cohort.prior.normal
+        if normal is not None:
+            loc, scale = normal
+            variance = self.sigma.square() + self.factor.square().sum(2)
+            square = (variance + (self.mu - loc).square()) / scale.square()
+            cross = 0.5 * square.sum(1) + scale.log().sum(1) + HALF_LOG_2PI * self.mu.shape[1]
+            return cross - self.entropy()
+        density, _ = log_prior(cohort.prior, self.sample(draws, seed=-1))
+        return -density.mean(1) - self.entropy()
+
+    def state(self) -> dict[str, Tensor]:
+        return {
+            "mu": self.mu,
+            "rho": self.rho,
+            "factor": self.factor,
+            "noise": self.noise,
+            **buffer_state(self.buffers),
+        }
+
+
+def _inner(a: Tensor) -> Tensor:
+    """I + A^T A (members, rank, rank)."""
+    inner = a.mT @ a
+    inner.diagonal(dim1=1, dim2=2).add_(1.0)
+    return inner
+
+
+def entropy(sigma: Tensor, factor: Tensor) -> Tensor:
+    """Entropy of Normal(., factor factor^T + diag(sigma^2)): (members, P), (members, P, rank) -> (members,)."""
+    inner: Tensor = torch.linalg.cholesky(_inner(factor / sigma.unsqueeze(2)))
+    half = inner.diagonal(dim1=1, dim2=2).log().sum(1)
+    return sigma.log().sum(1) + half + (HALF_LOG_2PI + 0.5) * sigma.shape[1]
+
+
+def entropy_gradient(sigma: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
+    """Its derivatives: sigma diag(S^-1) (members, P) and S^-1 factor (members, P, rank)."""
+    a = factor / sigma.unsqueeze(2)
+    whitened = torch.cholesky_solve(a.mT, torch.linalg.cholesky(_inner(a))).mT
+    return (1 - (whitened * a).sum(2)) / sigma, whitened / sigma.unsqueeze(2)
+
+
+class _Objective:
+    """mean NLL + T KL / N of every member, with its gradient by mu, rho, factor and noise: a trainee."""
+
+    def __init__(self, settings: LowRank, cohort: Cohort, data: Data) -> None:
+        self.settings, self.cohort, self.total = settings, cohort, data.size
+        start, rank = cohort.initial, settings.rank
+        self.size = start.shape[1]
+        half = settings.initial_scale / math.sqrt(2)
+        rho = torch.full_like(start, math.log(math.expm1(half)))
+        # at zero the factor would have no gradient; every member starts from its own random one
+        factor = (
+            normal_draws(cohort.seeds, 1, self.size * rank, start, "factor")[:, 0] * half / math.sqrt(rank)
+        )
+        self.variables = torch.cat([start, rho, factor, cohort.initial_noise], 1)
+        self.buffers = {n: b.clone() for n, b in cohort.initial_buffers.items()}
+        self.stream = NormalStream(
+            cohort.seeds,
+            settings.draws,
+            self.size + rank,
+            antithetic=settings.antithetic,
+            device=start.device,
+            dtype=start.dtype,
+        )
+
+    @property
+    def parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """mu, rho (members, P), factor (members, P, rank), noise (members, Q): views."""
+        p, v, rank = self.size, self.variables, self.settings.rank
+        factor = v[:, 2 * p : (2 + rank) * p].view(-1, p, rank)
+        return v[:, :p], v[:, p : 2 * p], factor, v[:, (2 + rank) * p :]
+
+    def gradient(self, batch: Batch, step: int, steps: int) -> tuple[Tensor, Tensor]:
+        cohort, draws = self.cohort, self.settings.draws
+        mu, rho, factor, noise = self.parts
+        sigma, numbers = F.softplus(rho), self.stream(step)
+        eps, small = numbers[..., : self.size], numbers[..., self.size :]
+        theta = mu.unsqueeze(1) + sigma.unsqueeze(1) * eps + small @ factor.mT
+        nll, by_theta, by_noise = cohort.forward.gradient(
+            theta,
+            noise,
+            batch.x,
+            self.buffers,
+            lambda out, own: cohort.score(batch, out, own),
+            lambda seen, rows: torch.full_like(seen, 1 / draws),
+            step,
+        )
+        weight = self._weight(step, steps)
+        loss, normal = nll.mean(1) - weight * entropy(sigma, factor), cohort.prior.normal
+        if normal is None:
+            density, by_prior = log_prior(cohort.prior, theta)
+            by_theta = by_theta - weight / draws * by_prior
+            loss = loss - weight * density.mean(1)
+        by_mu, by_sigma, by_factor = by_theta.sum(1), (by_theta * eps).sum(1), by_theta.mT @ small
+        if normal is not None:
+            precision = weight / normal[1].square()
+            by_mu = by_mu + (mu - normal[0]) * precision
+            by_sigma = by_sigma + sigma * precision
+            by_factor = by_factor + factor * precision.unsqueeze(2)
+            variance = sigma.square() + factor.square().sum(2) + (mu - normal[0]).square()
+            constant = (normal[1].log() + HALF_LOG_2PI).sum(1)
+            loss = loss + 0.5 * (variance * precision).sum(1) + weight * constant
+        more_sigma, more_factor = entropy_gradient(sigma, factor)
+        by_rho = (by_sigma - weight * more_sigma) * -torch.expm1(-sigma)  # d sigma / d rho = 1 - exp(-sigma)
+        by_factor = by_factor - weight * more_factor
+        return loss, torch.cat([by_mu, by_rho, by_factor.flatten(1), by_noise], 1)
+
+    def _weight(self, step: int, steps: int) -> float:
+        """T / N, smaller during the warm-up."""
+        full, rising = self.settings.temperature / self.total, self.settings.warmup * steps
+        return full * min(1.0, (step + 1) / rising) if rising > 0 else full
+
+    def validate(self, data: Data) -> Tensor:
+        """Minus the validation ELBO per row, with fixed draws so that epochs compare."""
+        posterior = self.posterior(None)
+        theta = posterior.sample(self.settings.validation_draws, seed=-2)
+        nll = self.cohort.mean_nll(theta, posterior.noise, self.buffers, data).mean(1)
+        return nll + self.settings.temperature / self.total * posterior.kl(self.cohort)
+
+    def posterior(self, record: Record | None) -> LowRankPosterior:
+        mu, rho, factor, noise = (x.clone() for x in self.parts)
+        buffers = {n: b.clone() for n, b in self.buffers.items()}
+        return LowRankPosterior(self.cohort.seeds, mu, rho, factor, noise, buffers, record)
