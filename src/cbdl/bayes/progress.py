@@ -16,7 +16,7 @@ EVERY = 5.0
 class Progress(Protocol):
     def update(self, step: int, epoch: int, loss: float) -> None: ...
 
-    def due(self) -> bool:
+    def due(self, last: bool = False) -> bool:
         """Whether an update would be shown now; losses are fetched from the device only then."""
         ...
 
@@ -25,7 +25,7 @@ class Silent:
     def update(self, step: int, epoch: int, loss: float) -> None:
         return
 
-    def due(self) -> bool:
+    def due(self, last: bool = False) -> bool:
         return False
 
 
@@ -37,7 +37,7 @@ class Lines:
         self.start = self.last = time.monotonic()
         self.first: int | None = None
 
-    def due(self) -> bool:
+    def due(self, last: bool = False) -> bool:
         return time.monotonic() - self.last >= EVERY
 
     def update(self, step: int, epoch: int, loss: float) -> None:
@@ -74,8 +74,8 @@ class Bar:
         self.task = self.bar.add_task(label, total=steps, state="")
         self.last = 0.0
 
-    def due(self) -> bool:
-        return time.monotonic() - self.last >= 0.1
+    def due(self, last: bool = False) -> bool:
+        return last or time.monotonic() - self.last >= 0.1
 
     def update(self, step: int, epoch: int, loss: float) -> None:
         self.bar.update(self.task, completed=step, state=f"epoch {epoch + 1}/{self.epochs} loss {loss:.4f}")

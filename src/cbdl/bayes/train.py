@@ -185,7 +185,7 @@ class Training:
                     self.step += 1
                     if self.step % self.per_epoch == 0:
                         self._end_epoch(epoch)
-                    if shown.due():
+                    if shown.due(self.step == self.steps):
                         shown.update(self.step, epoch, float(loss.nanmean()))
                     self._between_steps(stop)
             self._save()

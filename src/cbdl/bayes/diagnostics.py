@@ -1,0 +1,246 @@
+"""What a person should know about the posteriors before trusting their credal set (the remark after Step 3).
+
+The projected posteriors may coincide, with each other or with their priors; the credal set is then too small. One row
+a member, distances between members, and warnings with advice.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .cohort import Cohort, Member, Posterior
+from .data import Data
+from .train import TrainingWarning
+
+COLLAPSED = 0.02
+"""Members whose predictions differ by less than this (a probability, or standard deviations of the noise) coincide."""
+LEFT = 0.9
+"""A member with more than this share of its parameters left at the prior has learned next to nothing."""
+ROWS = 2048
+"""Distances between predictions are taken on at most so many training rows."""
+
+
+class CollapseWarning(TrainingWarning):
+    """Members that coincide with each other or with their priors."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One member: figures a row of the data, in the user's units (nats)."""
+
+    member: Member
+    train_nll: float
+    """Mean over rows and draws of -log p(y | x, theta)."""
+    validation_nll: float
+    """The same on the validation data; nan without."""
+    kl: float
+    """KL(q || prior) / N; nan where the method has no density."""
+    at_prior: float
+    """Share of parameters whose mean is within a tenth of the prior's scale of its centre, and whose standard
+    deviation is at least nine tenths of that scale."""
+    noise: float
+    """Mean predictive standard deviation of the noise (regression); nan for classes."""
+    epochs: int
+    failed: str
+    """What went wrong in training; empty if nothing did."""
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """All members of a model, and how far they are from each other."""
+
+    rows: tuple[Row, ...]
+    parameter_distance: Tensor
+    """(m, m): root mean square over parameters of the 2-Wasserstein distance of the marginals, in units of the
+    prior's scale; nan between members of different architectures."""
+    predictive_distance: Tensor
+    """(m, m): between mean predictions on training rows: total variation for classes, else the absolute difference in
+    standard deviations of the noise; mean over rows."""
+    warnings: tuple[str, ...]
+
+    def drop(self, margin: float, on: str = "validation_nll") -> tuple[list[Row], list[Row]]:
+        """Members to keep and to drop: those that failed or are more than `margin` nats worse than the best.
+
+        Says so by a warning; never silent.
+        """
+        value = [getattr(row, on) for row in self.rows]
+        finite = [v for v, row in zip(value, self.rows, strict=True) if v == v and not row.failed]
+        if not finite:
+            raise ValueError(f"no member has a {on}; give validation data")
+        bad = [
+            bool(row.failed) or not v <= min(finite) + margin for v, row in zip(value, self.rows, strict=True)
+        ]
+        dropped = [row for row, b in zip(self.rows, bad, strict=True) if b]
+        for row in dropped:
+            why = (
+                row.failed
+                or f"its {on} {getattr(row, on):.4f} is over {margin:g} above the best ({min(finite):.4f})"
+            )
+            warnings.warn(f"({row.member}) is dropped: {why}", TrainingWarning, stacklevel=2)
+        return [row for row, b in zip(self.rows, bad, strict=True) if not b], dropped
+
+    def __str__(self) -> str:
+        head = f"{'member':<26}{'train nll':>11}{'valid nll':>11}{'KL/N':>9}{'at prior':>10}{'epochs':>8}  nearest"
+        lines = [head]
+        for i, r in enumerate(self.rows):
+            others = self.predictive_distance[i].clone()
+            others[i] = torch.inf
+            near = f"{float(others.min()):.3f}" if len(self.rows) > 1 else "-"
+            lines.append(
+                f"{r.member!s:<26}{r.train_nll:>11.4f}{r.validation_nll:>11.4f}{r.kl:>9.4f}{r.at_prior:>10.1%}"
+                f"{r.epochs:>8}  {near}{'  FAILED' if r.failed else ''}"
+            )
+        return "\n".join([*lines, *self.warnings])
+
+
+def diagnose(
+    fitted: Sequence[tuple[Cohort, Posterior]],
+    data: Data,
+    *,
+    draws: int = 16,
+    seed: int = 0,
+    warn: bool = True,
+) -> Diagnostics:
+    """The diagnostics of all members of all cohorts, from `draws` draws of each posterior."""
+    rows: list[Row] = []
+    moments: list[tuple[int, Tensor, Tensor]] = []
+    means: list[Tensor] = []
+    halves: list[Tensor] = []
+    for number, (cohort, posterior) in enumerate(fitted):
+        theta = posterior.sample(draws, seed)
+        mean, deviation = _moments(posterior, theta)
+        rows += _rows(cohort, posterior, data, theta, mean, deviation)
+        scale = cohort.prior.spread()
+        moments += [(number, mean[i] / scale[i], deviation[i] / scale[i]) for i in range(cohort.size)]
+        mean_prediction, half = _predictions(cohort, posterior, data, theta)
+        means += list(mean_prediction)
+        halves += list(half)
+    near = _between(moments)
+    far = torch.tensor(
+        [[_gap(a, b, rows[i], rows[j]) for j, b in enumerate(means)] for i, a in enumerate(means)],
+        dtype=torch.float64,
+    )
+    # what two halves of one member's draws differ by, brought to the number of draws in `far`
+    chance = torch.tensor([_gap(h[0], h[1], rows[i], rows[i]) / 2**0.5 for i, h in enumerate(halves)])
+    messages = tuple(_advice(rows, far, chance.double()))
+    if warn:
+        for message in messages:
+            warnings.warn(message, CollapseWarning, stacklevel=2)
+    return Diagnostics(tuple(rows), near, far, messages)
+
+
+def _moments(posterior: Any, theta: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of every parameter (members, P): the posterior's own, or those of draws."""
+    if hasattr(posterior, "mu") and hasattr(posterior, "sigma"):
+        return posterior.mu, posterior.sigma
+    return theta.mean(1), theta.std(1) if theta.shape[1] > 1 else torch.zeros_like(theta[:, 0])
+
+
+def _rows(
+    cohort: Cohort, posterior: Any, data: Data, theta: Tensor, mean: Tensor, deviation: Tensor
+) -> list[Row]:
+    # densities of standardised targets become those of the user's by the size of a unit
+    unit = float(cohort.unit.double().log().sum()) if cohort.likelihood.space == "real" else 0.0
+    train = cohort.mean_nll(theta, posterior.noise, posterior.buffers, data).mean(1) + unit
+    nothing = torch.full_like(train, torch.nan)
+    valid = nothing
+    if data.validation is not None:
+        valid = cohort.mean_nll(theta, posterior.noise, posterior.buffers, data.validation).mean(1) + unit
+    kl = posterior.kl(cohort) / data.size if hasattr(posterior, "kl") else nothing
+    loc, scale = cohort.prior.location(), cohort.prior.spread()
+    left = ((mean - loc).abs() < 0.1 * scale) & (deviation > 0.9 * scale) & (deviation < 1.1 * scale)
+    share = left.to(torch.float64).mean(1)
+    noise = _noise(cohort, posterior, data, theta)
+    record = getattr(posterior, "record", None)
+    failures = record.failures if record is not None else {}
+    return [
+        Row(
+            member=member,
+            train_nll=float(train[i]),
+            validation_nll=float(valid[i]),
+            kl=float(kl[i]),
+            at_prior=float(share[i]),
+            noise=float(noise[i]),
+            epochs=int(record.stopped[i]) if record is not None and record.stopped.numel() > i else 0,
+            failed=failures.get(i, ""),
+        )
+        for i, member in enumerate(cohort.members)
+    ]
+
+
+def _describe(cohort: Cohort, posterior: Posterior, data: Data, theta: Tensor) -> dict[str, Tensor]:
+    step = max(1, data.rows // ROWS)
+    x = data.x[::step][:ROWS]
+    parts = [
+        cohort.likelihood.describe(
+            cohort.forward(theta, x[a : a + 512], posterior.buffers),
+            posterior.noise,
+            data.targets.loc,
+            data.targets.scale,
+        )
+        for a in range(0, x.shape[0], 512)
+    ]
+    return {name: torch.cat([part[name] for part in parts], 2) for name in parts[0]}
+
+
+def _noise(cohort: Cohort, posterior: Posterior, data: Data, theta: Tensor) -> Tensor:
+    found = _describe(cohort, posterior, data, theta[:, :2])
+    if "scale" not in found:
+        return theta.new_full((cohort.size,), torch.nan)
+    return found["scale"].flatten(1).mean(1)
+
+
+def _predictions(cohort: Cohort, posterior: Posterior, data: Data, theta: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean predictions of every member (members, rows, numbers), and those of two halves of its draws."""
+    found = _describe(cohort, posterior, data, theta)
+    value = next(found[name] for name in ("probs", "loc", "rate") if name in found)
+    value = value.flatten(3) if value.ndim > 3 else value.unsqueeze(-1)
+    half = max(1, value.shape[1] // 2)
+    return value.mean(1), torch.stack([value[:, :half].mean(1), value[:, -half:].mean(1)], 1)
+
+
+def _between(moments: list[tuple[int, Tensor, Tensor]]) -> Tensor:
+    count = len(moments)
+    out = torch.full((count, count), torch.nan, dtype=torch.float64)
+    for i, (a, mean, deviation) in enumerate(moments):
+        for j, (b, other, spread) in enumerate(moments):
+            if a == b:
+                square = (mean - other).square() + (deviation - spread).square()
+                out[i, j] = square.mean().sqrt().double()
+    return out
+
+
+def _gap(one: Tensor, other: Tensor, row: Row, other_row: Row) -> float:
+    """The distance between two members' mean predictions (rows, numbers)."""
+    gap = (one - other).abs()
+    if row.noise == row.noise:  # regression: in units of the noise
+        return float(gap.mean()) / (0.5 * (row.noise + other_row.noise))
+    return float(0.5 * gap.sum(-1).mean())
+
+
+def _advice(rows: list[Row], far: Tensor, chance: Tensor) -> list[str]:
+    """One sentence for each thing that is wrong; distances that `chance` explains count as none."""
+    messages = []
+    least = (0.6 * (chance.unsqueeze(0) + chance.unsqueeze(1))).clamp_min(COLLAPSED)
+    same = [(i, j) for i in range(len(rows)) for j in range(i) if float(far[i, j]) < float(least[i, j])]
+    if same:
+        names = "; ".join(f"({rows[j].member}) and ({rows[i].member})" for i, j in same[:4])
+        more = f" and {len(same) - 4} more pairs" if len(same) > 4 else ""
+        messages.append(
+            f"members predict the same, or differ by Monte Carlo noise only: {names}{more}. The credal set is smaller than the priors ask for. Use priors "
+            "that differ more (cbdl.priors.grid), another divergence (MeanField(divergence=Renyi(0.5))), or "
+            "another method (Laplace)"
+        )
+    lost = [row.member for row in rows if row.at_prior > LEFT]
+    if lost:
+        messages.append(
+            f"members stayed at their priors: {'; '.join(f'({m})' for m in lost[:4])}. The KL outweighs the data: use "
+            "a smaller network, a narrower prior (fan_in=True), KL warm-up, or more epochs"
+        )
+    return messages
