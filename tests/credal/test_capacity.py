@@ -212,6 +212,13 @@ def test_core_extremes_are_the_basic_solutions(seed: int, n: int, m: int) -> Non
         assert as_set(_core.vertices(v.values)) == as_set(v.core_extremes())
 
 
+@pytest.mark.parametrize("seed", [51, 89])
+def test_points_where_many_constraints_meet_make_no_false_edges(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    v = Capacity.lower_envelope(rng.multinomial(4, np.full(4, 0.25), size=rng.integers(2, 5)) / 4)
+    assert as_set(_core.vertices(v.values)) == as_set(basic_solutions(v.values))
+
+
 def test_core_extremes_of_five_outcomes_equal_qhull() -> None:
     P = extremes(7, 6, 5)
     v = Capacity.lower_envelope(P)

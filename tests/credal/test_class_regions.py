@@ -157,6 +157,20 @@ def test_leaving_out_classes_that_do_not_matter_changes_nothing(alpha: float) ->
     assert torch.equal(reduced, class_region(P, alpha, "minimal"))
 
 
+def test_a_proposal_of_highs_that_misses_the_level_by_its_tolerance_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # {0, 1} reaches 0.5 - 5e-9 under both extremes, which HiGHS takes for 0.5; no other two classes come near.
+    first = [0.25, 0.25 - 5e-9, 0.30, 0.05, 0.05 + 5e-9, 0.04, 0.03, 0.03]
+    second = [0.25, 0.25 - 5e-9, 0.05, 0.30, 0.05 + 5e-9, 0.04, 0.03, 0.03]
+    P = torch.tensor([[first, second]], dtype=torch.float64)
+    assert brute_minimal(P[0].numpy(), 0.5) == {0, 2, 3}
+    monkeypatch.setattr(_cover, "SUBSETS", 0)
+    r = region(P, 0.5, "minimal", border=NUMPY)
+    assert (r.measure[0], r.gap[0]) == (3, 0)
+    assert r.level[0] >= 0.5
+
+
 def test_branch_and_bound_reports_what_it_could_not_prove(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_cover, "NODES", 1)
     monkeypatch.setattr(_cover, "SUBSETS", 0)

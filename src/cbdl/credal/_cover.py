@@ -38,7 +38,7 @@ LEVELLED = 64
 STEP = 2e-6
 """HiGHS forgives 1e-6 in a constraint, so levels closer than this count as equal there."""
 
-CACHE = 1 << 24
+CACHE = 1 << 22
 """Bytes of one block of the enumeration: small enough to stay near the processor."""
 
 
@@ -93,7 +93,6 @@ def _bounds(P: Tensor, target: float) -> tuple[Tensor, Tensor, Tensor]:
         better = count < size
         mask = torch.where(better.unsqueeze(-1), torch.zeros_like(mask).scatter_(-1, order, taken), mask)
         size = torch.where(better, count, size)
-    # A prefix may still hold a class that another one has made superfluous.
     return torch.minimum(lower, size), size, mask
 
 
@@ -181,7 +180,7 @@ def _best_subset(
     """(b,) twice: the first of the subsets whose lower probability is the largest, and that probability."""
     value = torch.full((P.shape[0], len(masks)), torch.inf, device=P.device, dtype=P.dtype)
     for j in range(P.shape[1]):
-        value = torch.minimum(value, base[:, j : j + 1] + P[:, j] @ masks.T)
+        torch.minimum(value, torch.addmm(base[:, j : j + 1], P[:, j], masks.T), out=value)
     top = value.amax(-1)
     # Sums of the same numbers in another order differ by rounding: such subsets tie.
     tie = torch.maximum(top - tolerance, top.clamp_max(target))

@@ -163,10 +163,9 @@ def credible_set(p: Tensor, alpha: float, *, slack: float = 0.0, tolerance: floa
 
 def _credible_set(p: Tensor, target: float) -> Tensor:
     ordered, order = p.sort(dim=-1, descending=True, stable=True)
-    reached = ordered.cumsum(-1)
     # The class that makes the sum reach the target belongs: look at the sum before it.
-    keep = (reached - ordered) < target
-    keep[..., 1:] = reached[..., :-1] < target
+    keep = torch.ones_like(p, dtype=torch.bool)
+    keep[..., 1:] = ordered.cumsum(-1)[..., :-1] < target
     return torch.zeros_like(keep).scatter_(-1, order, keep)
 
 

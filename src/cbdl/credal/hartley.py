@@ -17,7 +17,7 @@ from cbdl.credal._batch import in_chunks
 MAX_CLASSES = 20
 """Generalized Hartley looks at all 2^J events."""
 
-CACHE = 1 << 24
+CACHE = 1 << 22
 """Bytes of one block: small enough to stay near the processor."""
 
 
