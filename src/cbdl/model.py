@@ -16,6 +16,7 @@ from cbdl.bayes.likelihoods import Likelihood, agree
 from cbdl.bayes.methods.mean_field import MeanField
 from cbdl.bayes.priors import PriorLike
 from cbdl.bayes.train import Run
+from cbdl.conformal import Calibration, calibrate
 from cbdl.continual import continued
 from cbdl.credal._border import Array
 from cbdl.credal.base import CredalSet
@@ -150,6 +151,10 @@ class CBDL:
         if not 0 < n <= len(epistemic):
             raise ValueError(f"n is {n}; the pool has {len(epistemic)} inputs")
         return np.argsort(-epistemic, kind="stable")[:n]
+
+    def calibrate(self, X_cal: Any, y_cal: Any, alpha: float = 0.05, samples: int = 20) -> Calibration:
+        """Conformal correction of the region, from data that was not used for training."""
+        return calibrate(self.predict(X_cal, samples), y_cal, alpha)
 
     def save(self, path: str | Path) -> None:
         """Write the model as a folder; `cbdl.load` reads it back."""
