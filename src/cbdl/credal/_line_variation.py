@@ -54,14 +54,17 @@ def _roots(
     """All points where log p_i = log p_j, flat, by pair and place: (pair, high, low)."""
     plus, inner = gap > 0, ~grid.ends()[:-1]
     change = plus[1:] != plus[:-1]
+    way = torch.where(plus, 1.0, -1.0).to(torch.float64)
     node = (change & inner).nonzero()[:, 0]
-    brackets: list[tuple[Tensor, ...]] = [(node, torch.zeros_like(node), *grid.between(node, node + 1))]
+    brackets: list[tuple[Tensor, ...]] = [
+        (node, torch.zeros_like(node), *grid.between(node, node + 1), way[node + 1])
+    ]
     # Two roots may hide in a cell at whose ends the sign is the same: the gap has an extremum towards 0 there.
     up = slope > 0
     node = (~change & inner & (up[:-1] != plus[:-1]) & (up[1:] == plus[1:])).nonzero()[:, 0]
     pair = grid.owner[node]
     anchor, start, end, unit = grid.between(node, node + 1)
-    sign = torch.where(plus[node], 1.0, -1.0).to(torch.float64)
+    sign = way[node]
 
     def bend(rows: Tensor, x: Tensor) -> tuple[Tensor, ...]:
         _, d, dd = _difference(each, first[pair[rows]], second[pair[rows]], anchor[rows], x)
@@ -70,13 +73,13 @@ def _roots(
     middle, _ = solve(bend, start, end, 0.5 * (start + end), sign, unit)  # type: ignore[arg-type]
     value = _difference(each, first[pair], second[pair], anchor, middle)[0]
     found = value * sign < 0
-    left = (node, torch.zeros_like(node), anchor, start, middle, unit)
-    right = (node, torch.ones_like(node), anchor, middle, end, unit)
+    left = (node, torch.zeros_like(node), anchor, start, middle, unit, -sign)
+    right = (node, torch.ones_like(node), anchor, middle, end, unit, sign)
     brackets += [tuple(t[found] for t in side) for side in (left, right)]
-    node, order, anchor, start, end, unit = (torch.cat(c) for c in zip(*brackets, strict=True))
+    node, order, anchor, start, end, unit, sign = (torch.cat(c) for c in zip(*brackets, strict=True))
     rank = (2 * node + order).argsort()
-    pair, anchor, start, end, unit = (t[rank] for t in (grid.owner[node], anchor, start, end, unit))
-    sign = torch.sign(_difference(each, first[pair], second[pair], anchor, end)[0])
+    parts = (grid.owner[node], anchor, start, end, unit, sign)
+    pair, anchor, start, end, unit, sign = (t[rank] for t in parts)
 
     def excess(rows: Tensor, x: Tensor) -> tuple[Tensor, ...]:
         value, d, dd = _difference(each, first[pair[rows]], second[pair[rows]], anchor[rows], x)

@@ -9,6 +9,9 @@ from torch import Tensor
 
 from cbdl.credal._mixture import EPS
 
+ENOUGH = 4e-15
+"""A value between 0 and this is as good as 0."""
+
 
 def descend(
     function: Callable[[Tensor, Tensor], Tensor], start: Tensor, step: float, rows: Tensor
@@ -49,11 +52,10 @@ def last_nonnegative(
     for _ in range(200):
         tolerance = 2 * EPS * (good[todo].abs() + EPS)
         width = (other[todo] - good[todo]).abs()
-        todo = todo[(f_good[todo] != 0) & (width > tolerance)]
+        todo = todo[(f_good[todo] > ENOUGH) & (width > tolerance)]
         if len(todo) == 0:
             break
         g, o, fg, fo = good[todo], other[todo], f_good[todo], f_other[todo]
-        # share counts from the good end; the interpolated point is pushed past the root by a hair.
         x = g + share[todo] * (o - g)
         fx = function(rows[todo], x)
         ok = fx >= 0
