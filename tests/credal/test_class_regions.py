@@ -160,11 +160,13 @@ def test_leaving_out_classes_that_do_not_matter_changes_nothing(alpha: float) ->
 def test_a_proposal_of_highs_that_misses_the_level_by_its_tolerance_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # {0, 1} reaches 0.5 - 5e-9 under both extremes, which HiGHS takes for 0.5; no other two classes come near.
-    first = [0.25, 0.25 - 5e-9, 0.30, 0.05, 0.05 + 5e-9, 0.04, 0.03, 0.03]
-    second = [0.25, 0.25 - 5e-9, 0.05, 0.30, 0.05 + 5e-9, 0.04, 0.03, 0.03]
+    # {0, 1} reaches 0.5 - 5e-10 under both extremes, which HiGHS takes for 0.5; no other two classes come near,
+    # and neither an extreme nor their mean proves it.
+    first = [0.25, 0.25 - 5e-10, 0.40, 0.02, 0.08 + 5e-10]
+    second = [0.25, 0.25 - 5e-10, 0.20, 0.28, 0.02 + 5e-10]
     P = torch.tensor([[first, second]], dtype=torch.float64)
-    assert brute_minimal(P[0].numpy(), 0.5) == {0, 2, 3}
+    assert len(brute_minimal(P[0].numpy(), 0.5)) == 3
+    assert _cover._bounds(P, 0.5)[0] == 2
     monkeypatch.setattr(_cover, "SUBSETS", 0)
     r = region(P, 0.5, "minimal", border=NUMPY)
     assert (r.measure[0], r.gap[0]) == (3, 0)
