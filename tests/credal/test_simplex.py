@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from cbdl.credal._cholesky import factor, solve
+from cbdl.credal._cholesky import Cholesky
 from cbdl.credal._simplex import minimise
 
 CPU = torch.device("cpu")
@@ -214,11 +214,14 @@ def test_cholesky_solves(m):
     H, d = (A @ A.mT).permute(1, 2, 0), torch.rand(m, 5, generator=generator, dtype=torch.float64) + 0.1
     right = torch.randn(m, 2, 5, generator=generator, dtype=torch.float64)
     exact = torch.linalg.solve(H.permute(2, 0, 1) + torch.diag_embed(d.T), right.permute(2, 0, 1))
-    torch.testing.assert_close(solve(factor(H, d), right), exact.permute(1, 2, 0))
+    system = Cholesky(m, 5, CPU)
+    # What is above the diagonal is not read.
+    system.factor(torch.where(torch.ones(m, m).tril().bool().unsqueeze(-1), H, torch.nan), d)
+    torch.testing.assert_close(system.solve(right), exact.permute(1, 2, 0))
 
 
 @pytest.mark.parametrize("m", [4, 30])
 def test_cholesky_of_a_singular_matrix_is_finite(m):
-    ones = torch.ones(m, m, 3, dtype=torch.float64)
-    x = solve(factor(ones, torch.zeros(m, 3, dtype=torch.float64)), torch.ones(m, 1, 3, dtype=torch.float64))
-    assert torch.isfinite(x).all()
+    system = Cholesky(m, 3, CPU)
+    system.factor(torch.ones(m, m, 3, dtype=torch.float64), torch.zeros(m, 3, dtype=torch.float64))
+    assert torch.isfinite(system.solve(torch.ones(m, 1, 3, dtype=torch.float64))).all()

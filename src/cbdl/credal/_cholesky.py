@@ -3,6 +3,8 @@
 Rounding can make a matrix that is positive in theory indefinite in practice (equal extremes, weights at the
 boundary). A pivot is therefore never smaller than a rounding error of its diagonal, which perturbs the step
 of an iteration and never stops it. Only the triangle on and below the diagonal is ever read.
+
+The matrices are small, so the cost of a call counts: memory and views of it are made once and used again.
 """
 
 from __future__ import annotations
@@ -18,48 +20,62 @@ _BLOCK = 4
 
 _ROUNDING = 1e-14
 
-
-def add_outer(K: Tensor, column: Tensor, value: float = 1.0) -> None:
-    """K += value * column column^T on and below the diagonal, for K (m, m, b) and column (m, b)."""
-    for k in range(0, column.shape[0], _BLOCK):
-        K[k:, k : k + _BLOCK].addcmul_(column[k:, None], column[None, k : k + _BLOCK], value=value)
+Outer = tuple[Tensor, Tensor, Tensor]
 
 
-def factor(matrix: Tensor, diagonal: Tensor) -> Tensor:
-    """The factor of `matrix` (m, m, b) + diag(`diagonal` (m, b)), for `solve`."""
-    m = diagonal.shape[0]
-    K = matrix.clone(memory_format=torch.contiguous_format)
-    K.diagonal().add_(diagonal.T)
-    if m > _LARGE:
-        return _factor_lapack(K)
-    least = K.diagonal().T * _ROUNDING
-    for k in range(m):
-        inverse = torch.maximum(K[k, k], least[k]).rsqrt_()
-        K[k, k] = inverse
-        add_outer(K[k + 1 :, k + 1 :], K[k + 1 :, k].mul_(inverse), -1.0)
-    return K
+def outer_product(K: Tensor, column: Tensor) -> list[Outer]:
+    """Views (part of K, left, right) such that K += column column^T, on and below the diagonal, is
+    part += left * right for each; for K (m, m, b) and column (m, b)."""
+    return [
+        (K[k:, k : k + _BLOCK], column[k:, None], column[None, k : k + _BLOCK])
+        for k in range(0, column.shape[0], _BLOCK)
+    ]
 
 
-def solve(L: Tensor, right: Tensor) -> Tensor:
-    """K^-1 `right` for `right` (m, r, b) and L = factor(K), whose diagonal holds the inverse pivots."""
-    m = right.shape[0]
-    if m > _LARGE:
-        return torch.cholesky_solve(right.permute(2, 0, 1), L).permute(1, 2, 0)
-    x = right.clone(memory_format=torch.contiguous_format)
-    for k in range(m):
-        x[k] *= L[k, k]
-        if k + 1 < m:
-            x[k + 1 :].addcmul_(L[k + 1 :, k, None], x[k], value=-1)
-    for k in reversed(range(m)):
-        x[k] *= L[k, k]
-        if k:
-            x[:k].addcmul_(L[k, :k, None], x[k], value=-1)
-    return x
+class Cholesky:
+    """Solves K x = y for b matrices K = `matrix` + diag(`diagonal`) of size m x m."""
+
+    def __init__(self, m: int, b: int, device: torch.device) -> None:
+        K = torch.empty(m, m, b, dtype=torch.float64, device=device)
+        self.K, self.large = K, m > _LARGE
+        if not self.large:
+            self.diagonal = K.diagonal().T
+            self.pivots = [K[k, k] for k in range(m)]
+            self.columns = [K[k + 1 :, k] for k in range(m)]
+            self.rows = [K[k, :k, None] for k in range(m)]
+            self.updates = [outer_product(K[k + 1 :, k + 1 :], self.columns[k]) for k in range(m)]
+
+    def factor(self, matrix: Tensor, diagonal: Tensor) -> None:
+        """The factor of `matrix` (m, m, b) + diag(`diagonal` (m, b)); its diagonal holds inverse pivots."""
+        self.K.copy_(matrix)
+        self.K.diagonal().add_(diagonal.T)
+        if self.large:
+            self.L = _factor_lapack(self.K.permute(2, 0, 1).contiguous())
+            return
+        least = self.diagonal * _ROUNDING
+        for k, (pivot, column) in enumerate(zip(self.pivots, self.columns, strict=True)):
+            torch.maximum(pivot, least[k], out=pivot).rsqrt_()
+            column *= pivot
+            for part, left, right in self.updates[k]:
+                part.addcmul_(left, right, value=-1)
+
+    def solve(self, right: Tensor) -> Tensor:
+        """K^-1 `right` for `right` (m, r, b)."""
+        if self.large:
+            return torch.cholesky_solve(right.permute(2, 0, 1), self.L).permute(1, 2, 0)
+        x = right.clone(memory_format=torch.contiguous_format)
+        entries = list(x.unbind(0))
+        for k, entry in enumerate(entries):
+            entry *= self.pivots[k]
+            x[k + 1 :].addcmul_(self.columns[k][:, None], entry, value=-1)
+        for k in reversed(range(len(entries))):
+            entries[k] *= self.pivots[k]
+            x[:k].addcmul_(self.rows[k], entries[k], value=-1)
+        return x
 
 
 def _factor_lapack(K: Tensor) -> Tensor:
     """(b, m, m): the lower factor; where it fails, the diagonal grows until it does not."""
-    K = K.permute(2, 0, 1).contiguous()
     boost = _ROUNDING
     L: Tensor
     L, info = torch.linalg.cholesky_ex(K)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cbdl.credal._cholesky import factor, solve
+from cbdl.credal._cholesky import Cholesky
 
 Objective = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 """objective(beta (b, m), rows (b,)) -> value (b,), gradient (b, m), Hessian (b, m, m)."""
@@ -89,6 +89,7 @@ class _Run:
         self.gap = self.best_gap = self.best_value = torch.full_like(self.beta[0], torch.inf)
         self.certificate, self.value = self.best_gap.clone(), self.best_gap.clone()
         self.live = self.bold = torch.ones_like(self.rows, dtype=torch.bool)
+        self.kkt = Cholesky(m, batch, device)
         self._evaluate()
         # Multipliers that are dual feasible from the start: z = g - min g, moved off zero.
         self.z = self.gradient - self.gradient.amin(0) + 0.1 * self.gap
@@ -125,14 +126,16 @@ class _Run:
         for name in ("beta", "z", "gradient", "best_beta"):
             setattr(self, name, getattr(self, name)[:, stay])
         self.hessian = self.hessian[:, :, stay]
+        self.kkt = Cholesky(self.beta.shape[0], stay.shape[0], stay.device)
 
     def step(self) -> None:
         """One Newton step on g - nu 1 - z = 0, sum_j beta_j = 1, beta_j z_j = sigma mu."""
         beta, z = self.beta, self.z
         slope = z / beta
         mu = (beta * z).mean(0)
-        kkt = factor(self.hessian, slope)
-        free, ones = solve(kkt, torch.stack([-self.gradient, torch.ones_like(z)], 1)).unbind(1)
+        kkt = self.kkt
+        kkt.factor(self.hessian, slope)
+        free, ones = kkt.solve(torch.stack([-self.gradient, torch.ones_like(z)], 1)).unbind(1)
         ones = ones / ones.sum(0)
 
         # Predictor: how far the complementarity can fall at once.
@@ -145,7 +148,7 @@ class _Run:
 
         # Corrector: towards the centre, with the second-order term of the predictor.
         target = torch.addcmul(sigma * mu, d_beta, d_z, value=-1).div_(beta)
-        free = free + solve(kkt, target[:, None])[:, 0]
+        free = free + kkt.solve(target[:, None])[:, 0]
         d_beta = torch.addcmul(free, free.sum(0), ones, value=-1)
         d_z = target.sub_(z).addcmul_(slope, d_beta, value=-1)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cbdl.credal._batch import in_chunks
 from cbdl.credal._border import Array
-from cbdl.credal._cholesky import add_outer
+from cbdl.credal._cholesky import outer_product
 from cbdl.credal._optimum import Optimum
 from cbdl.credal._simplex import minimise
 
@@ -67,8 +67,10 @@ def upper_entropy(P: Tensor, weights: Tensor | None = None) -> Optimum:
 def _maximise(P: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
     B, m, J = P.shape
     objective = (_FewOutcomes if J < _MANY else _ManyOutcomes)(P, weights)
-    rows = torch.arange(B, device=P.device)
-    best = minimise(objective, B, m, device=P.device, start=_mirror_ascent(objective, rows, m))
+    start = _mirror_ascent(objective, torch.arange(B, device=P.device), m)
+    # Relative to |H|, which is at most log J for classes: all gaps end below 1e-9.
+    tolerance = 9e-10 / max(1.0, math.log(J))
+    best = minimise(objective, B, m, device=P.device, tolerance=tolerance, start=start)
     return -best.value, best.gap, best.point
 
 
@@ -95,17 +97,18 @@ class _FewOutcomes:
     def __init__(self, P: Tensor, weights: Tensor | None) -> None:
         self.P = self.all = P.permute(2, 1, 0).contiguous()
         self.weights = self.all_weights = None if weights is None else weights.T.contiguous()
-        self.hessian = P.new_empty(P.shape[1], P.shape[1], P.shape[0])
         self.rows: Tensor | None = None
+        self._allocate()
 
     def __call__(self, beta: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q, log_q = self._mixture(beta, rows)
         w = self.weights
         share, root = (q * log_q, q.rsqrt()) if w is None else (q * log_q * w, q.rsqrt() * w.sqrt())
-        hessian = self.hessian.zero_()
-        for p, r in zip(self.P, root, strict=True):
-            add_outer(hessian, p * r)
-        return share.sum(0), self._gradient(log_q), hessian.permute(2, 0, 1)
+        torch.mul(self.P, root[:, None], out=self.scaled)
+        self.hessian.zero_()
+        for part, left, right in self.outer_products:
+            part.addcmul_(left, right)
+        return share.sum(0), self._gradient(log_q), self.hessian.permute(2, 0, 1)
 
     def gradient(self, beta: Tensor, rows: Tensor) -> Tensor:
         return self._gradient(self._mixture(beta, rows)[1])
@@ -115,14 +118,14 @@ class _FewOutcomes:
             self._gather(rows)
         beta = beta.T.contiguous()
         q = self.P[:, 0] * beta[0]
-        for j in range(1, beta.shape[0]):
-            q.addcmul_(self.P[:, j], beta[j])
+        for p, b in zip(self.P.unbind(1)[1:], beta.unbind()[1:], strict=True):
+            q.addcmul_(p, b)
         return _finite(q)
 
     def _gradient(self, log_q: Tensor) -> Tensor:
         slope = log_q + 1 if self.weights is None else (log_q + 1) * self.weights
         gradient = self.P[0] * slope[0]
-        for p, s in zip(self.P[1:], slope[1:], strict=True):
+        for p, s in zip(self.P.unbind()[1:], slope.unbind()[1:], strict=True):
             gradient.addcmul_(p, s)
         return gradient.T
 
@@ -131,7 +134,12 @@ class _FewOutcomes:
         if rows.shape[0] < self.P.shape[-1]:
             self.P = self.all[..., rows]
             self.weights = None if self.all_weights is None else self.all_weights[:, rows]
-            self.hessian = self.hessian.new_empty(*self.hessian.shape[:2], rows.shape[0])
+            self._allocate()
+
+    def _allocate(self) -> None:
+        self.scaled = torch.empty_like(self.P)
+        self.hessian = self.P.new_empty(self.P.shape[1], *self.P.shape[1:])
+        self.outer_products = [view for p in self.scaled for view in outer_product(self.hessian, p)]
 
 
 class _ManyOutcomes:
