@@ -5,9 +5,22 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+
+from cbdl.bayes.train import Record
+
+
+@dataclass
+class ChainsRecord(Record):
+    """A record with what the chains say about themselves."""
+
+    rhat: Tensor = field(default_factory=lambda: torch.empty(0))
+    """Split R-hat of every parameter (members, P); symmetric networks have several modes and large values."""
+    ess: Tensor = field(default_factory=lambda: torch.empty(0))
+    """Effective number of draws of every parameter (members, P)."""
 
 
 def split(chains: Tensor) -> Tensor:

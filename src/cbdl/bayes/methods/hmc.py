@@ -22,7 +22,7 @@ from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.data import Batch, Data, Standard
 from cbdl.bayes.train import Plan, Record, Run, TrainingWarning, train
 
-from ._chains import ess, rhat
+from ._chains import ChainsRecord, ess, rhat
 from ._points import PointsPosterior, Potential, starts
 
 WINDOWS = (0.15, 0.3, 0.5, 0.9)
@@ -86,13 +86,9 @@ class HMC:
 
 
 @dataclass
-class HMCRecord(Record):
-    """What the chains say about themselves."""
+class HMCRecord(ChainsRecord):
+    """What the chains, and the trajectories that made them, say about themselves."""
 
-    rhat: Tensor = field(default_factory=lambda: torch.empty(0))
-    """Split R-hat of every parameter (members, P); symmetric networks have several modes and large values."""
-    ess: Tensor = field(default_factory=lambda: torch.empty(0))
-    """Effective number of draws of every parameter (members, P)."""
     rhat_energy: Tensor = field(default_factory=lambda: torch.empty(0))
     """Split R-hat of the potential energy (members,): it does not see which of equal modes a chain is in."""
     acceptance: Tensor = field(default_factory=lambda: torch.empty(0))
