@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, optimize, special, stats
 
-from cbdl.credal import _diagonal
+from cbdl.credal import _diagonal, _montecarlo, euclidean_distance
+from cbdl.credal._optimum import Optimum
+from cbdl.credal._simplex import Minimum
 from cbdl.credal.euclidean import DiagonalNormalCredalSet
 from cbdl.credal.euclidean_events import Box, HalfSpace
 from cbdl.credal.euclidean_mixture import DiagonalMixture
@@ -385,6 +387,36 @@ def test_distances_on_the_line_agree_with_quadrature(kind):
         assert found.gap[0] < 1e-9
 
 
+@pytest.mark.parametrize("kind", ["entropy", "kl", "reverse-kl", "tv", "hellinger", "renyi"])
+def test_certificates_also_hold_for_bad_weights(kind, monkeypatch):
+    """With weights that were never optimised, value and gap still bracket the optimum."""
+    cs, p, order = DiagonalNormalCredalSet(*PAIR), ([2.0], [0.9]), 3.0 if kind == "renyi" else None
+
+    def answer():
+        if kind == "entropy":
+            return cs.upper_entropy(certificate=True)
+        return cs.distance(p, kind, order=order, certificate=True)
+
+    def uniform(objective, batch, m, **_):
+        point = torch.full((batch, m), 1 / m, dtype=torch.float64)
+        return Minimum(point, torch.zeros(batch), torch.zeros(batch), 0)
+
+    def equal(A, b, *_):
+        zero = torch.zeros(len(b), dtype=torch.float64)
+        return Optimum(zero, zero, torch.full(A.shape[:2], 1 / A.shape[1], dtype=torch.float64), zero)
+
+    good = answer()
+    monkeypatch.setattr(_montecarlo, "minimise", uniform)
+    monkeypatch.setattr(euclidean_distance, "minimise", uniform)
+    monkeypatch.setattr(euclidean_distance, "least_deviation", equal)
+    monkeypatch.setattr(euclidean_distance, "MAJORISATIONS", 0)
+    bad = answer()
+    worse = (good.value - bad.value)[0] * (1 if kind == "entropy" else -1)
+    noise = good.error[0] + bad.error[0]
+    assert worse > 4 * noise
+    assert bad.gap[0] >= worse - 4 * noise
+
+
 def test_renyi_above_one_agrees_with_quadrature_and_order_two_with_chi2():
     cs, target = DiagonalNormalCredalSet(*PAIR), ([0.9], [1.1])
 
@@ -491,6 +523,27 @@ def test_w2_brackets_the_truth_on_the_line():
     assert found.value[0] - found.gap[0] <= truth + 1e-3
     assert truth <= found.value[0] + 1e-3
     assert found.error[0] == 0
+
+
+def test_the_lower_end_of_w2_is_the_best_moment_bound():
+    """Gelbrich's bound coordinate by coordinate, minimised over the weights by scipy."""
+    for seed in range(4):
+        cs = random_set(seed, m=3, d=2)
+        v, t = np.array([2.0, -1.0]), np.array([0.5, 2.0])
+
+        def bound(beta, cs=cs, v=v, t=t):
+            mean = beta @ cs.loc
+            sd = np.sqrt(beta @ (cs.scale**2 + (cs.loc - mean) ** 2))
+            return ((mean - v) ** 2 + (sd - t) ** 2).sum()
+
+        simplex = {"type": "eq", "fun": lambda b: b.sum() - 1}
+        options = {"ftol": 1e-14, "maxiter": 500}
+        start = np.ones(3) / 3
+        peer = optimize.minimize(
+            bound, start, bounds=[(0, 1)] * 3, constraints=simplex, method="SLSQP", options=options
+        )
+        found = cs.distance((v, t), "w2", certificate=True)
+        assert float(found.value - found.gap) == pytest.approx(np.sqrt(peer.fun), rel=1e-5)
 
 
 # --- one distribution, samples, shapes -------------------------------------------------------------------
