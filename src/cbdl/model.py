@@ -11,7 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cbdl.bayes.cohort import Cohort, Member, Posterior
 from cbdl.bayes.data import Data, as_input, prepare
+from cbdl.bayes.diagnostics import Diagnostics, diagnose
 from cbdl.bayes.likelihoods import Likelihood, agree
 from cbdl.bayes.methods.mean_field import MeanField
 from cbdl.bayes.priors import PriorLike
@@ -97,17 +99,35 @@ class CBDL:
     def update(self, X: Any, y: Any = None, *, checkpoint_dir: str | Path | None = None) -> Self:
         """Learn from more data: every posterior becomes the prior of its pair (variational continual learning)."""
         learned = self._fitted()
-        data = self._prepare(X, y, None, None, standardize=False)
-        data = replace(
-            data,
-            x=learned.inputs(data.x),
-            y=learned.targets(data.y),
-            inputs=learned.inputs,
-            targets=learned.targets,
-        )
+        data = self._in_units(self._prepare(X, y, None, None, standardize=False))
         todo = tasks(self.priors, self.likelihoods, seed=self.seed, trainable=self.trainable)
-        todo = [continued(task, *part) for task, part in zip(todo, learned.parts, strict=True)]
+        todo = [
+            continued(todo[cohort.members[0].s], cohort, posterior) for cohort, posterior in learned.parts
+        ]
         return self._train(todo, data, checkpoint_dir)
+
+    def diagnostics(self, X: Any = None, y: Any = None) -> Diagnostics:
+        """One row a member: NLL, KL / N, share of parameters left at the prior, distances between members.
+
+        Warns with advice when members have collapsed onto each other or onto their priors. On the training data; a
+        model that was loaded has none, so give `X` and `y`.
+        """
+        if X is None and self._data is None:
+            raise ValueError("a loaded model does not hold its training data; call diagnostics(X, y)")
+        data = self._data if X is None else self._in_units(self._prepare(X, y, None, None, standardize=False))
+        assert data is not None
+        return diagnose(self._fitted().parts, data)
+
+    def drop(self, members: Sequence[Member | tuple[int, int]]) -> Self:
+        """Leave out members, given as (k, s); `diagnostics().drop(margin)` says which are worse than the best."""
+        out = {(m.k, m.s) if isinstance(m, Member) else tuple(m) for m in members}
+        learned = self._fitted()
+        known = {(m.k, m.s) for m in learned.members}
+        if out - known or out >= known:
+            raise ValueError(f"members is {sorted(out)}; the model has {sorted(known)}, and one must stay")
+        parts = [_without(self.method, *part, out) for part in learned.parts]
+        self._learned = replace(learned, parts=tuple(part for part in parts if part is not None))
+        return self
 
     # --- inference ------------------------------------------------------------------------------------------
 
@@ -174,6 +194,11 @@ class CBDL:
             dtype=self.dtype,
         )
 
+    def _in_units(self, data: Data) -> Data:
+        """Data that is not standardised, in the units that the model was trained in."""
+        inputs, targets = self._fitted().inputs, self._fitted().targets
+        return replace(data, x=inputs(data.x), y=targets(data.y), inputs=inputs, targets=targets)
+
     def _train(self, todo: Sequence[Task], data: Data, checkpoint_dir: str | Path | None) -> Self:
         run = Run(seed=self.seed, verbose=self.verbose)
         parts = self.engine.train(todo, data, self.method, run, checkpoint_dir=checkpoint_dir)
@@ -214,3 +239,14 @@ class CBDL:
         if isinstance(samples, str) or int(samples) != samples or samples < 1:
             raise ValueError(f'samples is {samples!r}; give a whole number of at least 1, or "auto"')
         return predictive(learned, x, int(samples), max_memory)
+
+
+def _without(
+    method: Method, cohort: Cohort, posterior: Posterior, out: set[tuple[int, ...]]
+) -> tuple[Cohort, Posterior] | None:
+    """The cohort and its posterior without the members `out`; None if nobody is left."""
+    rows = [i for i, m in enumerate(cohort.members) if (m.k, m.s) not in out]
+    if not rows:
+        return None
+    fewer = cohort.only(rows)
+    return fewer, method.from_state(fewer, {n: t[rows] for n, t in posterior.state().items()})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -134,6 +134,19 @@ class Cohort:
     @property
     def seeds(self) -> tuple[int, ...]:
         return tuple(m.seed for m in self.members)
+
+    def only(self, rows: Sequence[int]) -> Cohort:
+        """The cohort of the members `rows` alone."""
+        members = tuple(self.members[i] for i in rows)
+        return replace(
+            self,
+            members=members,
+            prior=self.prior.only(rows),
+            forward=replace(self.forward, seeds=tuple(m.seed for m in members)),
+            initial=self.initial[list(rows)],
+            initial_noise=self.initial_noise[list(rows)],
+            initial_buffers={n: b[list(rows)] for n, b in self.initial_buffers.items()},
+        )
 
     def score(self, batch: Batch, out: Tensor, noise: Tensor) -> Tensor:
         """The weighted sum of the batch's negative log densities (members, draws), in standardised units."""

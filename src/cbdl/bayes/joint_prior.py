@@ -54,6 +54,19 @@ class JointPrior:
             return loc, scale
         return None
 
+    def only(self, rows: Sequence[int]) -> JointPrior:
+        """The priors of the members `rows`."""
+        terms = []
+        for term in self.terms:
+            own = list(range(self.members)) if term.rows is None else term.rows.tolist()
+            place = {member: i for i, member in enumerate(own)}
+            keep = [(new, place[old]) for new, old in enumerate(rows) if old in place]
+            if keep:
+                values = tuple(v[[i for _, i in keep]] for v in term.values)
+                which = None if len(keep) == len(rows) else values[0].new_tensor([n for n, _ in keep]).long()
+                terms.append(Term(term.family, which, term.columns, values))
+        return JointPrior(len(rows), self.size, tuple(terms))
+
     def log_density(self, theta: Tensor) -> Tensor:
         """log p(theta): (members, ..., P) -> (members, ...)."""
         total = theta.new_zeros(theta.shape[:-1])
