@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -205,3 +207,28 @@ def test_worker_that_cannot_start_is_not_tried_again(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(processes, "START", "raise SystemExit(3)")
     with pytest.raises(WorkerError, match=r"could not start \(ended with exit code 3\)"):
         Processes(1).train(todo(1, second=False), images(), METHOD, Run())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_five_kills_at_random_moments_change_nothing() -> None:
+    tasks, data = todo(2, second=False), images()
+    method = replace(METHOD, epochs=400)
+    wanted = reference(tasks, data, 2, method)
+    chance, killed = random.Random(0), []
+
+    def kill_five() -> None:
+        while len(killed) < 5:
+            time.sleep(chance.uniform(2, 6))
+            workers = _workers_of(os.getpid())
+            if not workers:
+                return
+            killed.append(chance.choice(workers))
+            os.kill(killed[-1], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_five, daemon=True)
+    killer.start()
+    made = Processes(2, retries=5).train(tasks, data, method, Run(), every_seconds=0.05)
+    killer.join()
+    assert len(killed) >= 3
+    assert_same(made, wanted)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -151,21 +155,43 @@ def test_ray_of_its_own_is_started_and_ended() -> None:
     subprocess.run([sys.executable, "-c", ALONE, str(Path(__file__).parent)], check=True, timeout=300)
 
 
-@pytest.mark.slow
-def test_running_cluster_is_joined_and_left() -> None:
-    ray = [sys.executable, "-m", "ray.scripts.scripts"]
-    head = [
-        "start",
-        "--head",
-        "--port=0",
+@contextmanager
+def _head() -> Iterator[str]:
+    """A cluster of one node in a session of its own, which alone is ended: `ray stop` would end all on the machine."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = [
+        "--node-ip-address=127.0.0.1",
+        f"--port={port}",
         "--num-cpus=2",
         "--include-dashboard=false",
         "--disable-usage-stats",
     ]
-    subprocess.run([*ray, *head], check=True, timeout=120, capture_output=True)
-    try:
-        subprocess.run(
-            [sys.executable, "-c", ALONE, str(Path(__file__).parent), "auto"], check=True, timeout=300
-        )
-    finally:
-        subprocess.run([*ray, "stop"], check=True, timeout=120, capture_output=True)
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", *options]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, start_new_session=True, **quiet) as process:
+        try:
+            until = time.monotonic() + 60
+            while time.monotonic() < until:
+                with socket.socket() as probe:
+                    if probe.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                time.sleep(0.2)
+            yield f"127.0.0.1:{port}"
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(60)
+
+
+@pytest.mark.slow
+def test_running_cluster_is_joined_and_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    # a token of this test's own: the cluster stays closed to others, and no token of the user is touched
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    with _head() as address:
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        for where in ("auto", address):
+            subprocess.run(
+                [sys.executable, "-c", ALONE, str(Path(__file__).parent), where], check=True, timeout=300
+            )
