@@ -58,7 +58,7 @@ def ess(chains: Tensor) -> Tensor:
     between = parts.mean(-2).var(-2).unsqueeze(-2)
     rho = 1 - (within - autocovariance) / (within * (n - 1) / n + between)
     even = n // 2 * 2
-    pairs = rho[..., :even, :].unflatten(-2, (-1, 2)).sum(-2)  # type: ignore[no-untyped-call]
+    pairs: Tensor = rho[..., 0:even:2, :] + rho[..., 1:even:2, :]
     positive = (pairs > 0).long().cumprod(-2)
     pairs = pairs.cummin(-2).values * positive
     time = (2 * pairs.sum(-2) - 1).clamp_min(1 / math.log10(max(m * n, 11)))

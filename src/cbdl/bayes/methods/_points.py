@@ -80,7 +80,7 @@ class PointObjective:
     @property
     def theta(self) -> Tensor:
         """The points (members, copies, P): a view."""
-        return self.variables[:, : self.copies * self.size].unflatten(1, (self.copies, self.size))
+        return self.variables[:, : self.copies * self.size].view(-1, self.copies, self.size)
 
     @property
     def noise(self) -> Tensor:
