@@ -4,7 +4,7 @@ from importlib.metadata import version as _version
 
 from cbdl import credal, engines, nets
 from cbdl.bayes import likelihoods, priors
-from cbdl.bayes.methods import Ensemble, Laplace, LastLayer, MeanField
+from cbdl.bayes.methods import HMC, SGHMC, Dropout, Ensemble, Laplace, LastLayer, LowRank, MeanField
 from cbdl.credal import CategoricalCredalSet, DiagonalNormalCredalSet, MixtureCredalSet, NormalCredalSet
 from cbdl.model import CBDL
 from cbdl.store import load
@@ -13,11 +13,15 @@ __version__ = _version("cbdl")
 
 __all__ = [
     "CBDL",
+    "HMC",
+    "SGHMC",
     "CategoricalCredalSet",
     "DiagonalNormalCredalSet",
+    "Dropout",
     "Ensemble",
     "Laplace",
     "LastLayer",
+    "LowRank",
     "MeanField",
     "MixtureCredalSet",
     "NormalCredalSet",

@@ -28,7 +28,7 @@ def made(scale: float = 1.0) -> tuple[LowRankPosterior, Cohort]:
 
 
 def dense(q: LowRankPosterior) -> MultivariateNormal:
-    return MultivariateNormal(q.mu, q.factor @ q.factor.mT + torch.diag_embed(q.sigma.square()))
+    return MultivariateNormal(q.mu, q.factor @ q.factor.mT + torch.diag_embed(q.diagonal.square()))
 
 
 @pytest.mark.parametrize("scale", [0.0, 1.0, 1e3])
@@ -36,6 +36,7 @@ def test_entropy_density_and_kl_are_those_of_the_dense_normal(scale: float) -> N
     q, cohort = made(scale)
     truth = dense(q)
     assert torch.allclose(q.entropy(), truth.entropy(), rtol=1e-9)
+    assert torch.allclose(q.sigma, truth.stddev)
     theta = q.sample(5, seed=3)
     ours = q.log_density(theta)
     assert torch.allclose(ours, truth.log_prob(theta.transpose(0, 1)).T, rtol=1e-6, atol=1e-6)
@@ -48,9 +49,9 @@ def test_entropy_density_and_kl_are_those_of_the_dense_normal(scale: float) -> N
 
 def test_the_entropys_gradient_is_its_derivative() -> None:
     q, _ = made()
-    sigma, factor = q.sigma.clone().requires_grad_(), q.factor.clone().requires_grad_()
+    sigma, factor = q.diagonal.clone().requires_grad_(), q.factor.clone().requires_grad_()
     truth = torch.autograd.grad(entropy(sigma, factor).sum(), (sigma, factor))
-    ours = entropy_gradient(q.sigma, q.factor)
+    ours = entropy_gradient(q.diagonal, q.factor)
     assert torch.allclose(ours[0], truth[0])
     assert torch.allclose(ours[1], truth[1])
 

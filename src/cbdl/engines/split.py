@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -164,9 +164,12 @@ def join(records: Sequence[Record]) -> Record:
     for record in records:
         failures |= {before + i: message for i, message in record.failures.items()}
         before += record.loss.shape[1]
-    return Record(
+    kind = type(records[0])
+    # what a method adds to its record (R-hat, acceptance) leads with the members
+    names = [f.name for f in fields(kind) if f.name not in ("loss", "score", "failures")]
+    return kind(
         loss=torch.cat([r.loss for r in records], 1),
         score=torch.cat([r.score for r in records], 1),
         failures=failures,
-        stopped=torch.cat([r.stopped for r in records]),
+        **{name: torch.cat([getattr(r, name) for r in records]) for name in names},
     )

@@ -2,12 +2,16 @@
 state.
 """
 
+from cbdl.bayes.methods.dropout import Dropout
 from cbdl.bayes.methods.ensemble import Ensemble
+from cbdl.bayes.methods.hmc import HMC
 from cbdl.bayes.methods.laplace import Laplace
 from cbdl.bayes.methods.last_layer import LastLayer
+from cbdl.bayes.methods.low_rank import LowRank
 from cbdl.bayes.methods.mean_field import MeanField
+from cbdl.bayes.methods.sghmc import SGHMC
 
-METHODS: tuple[type, ...] = (MeanField, Ensemble, Laplace, LastLayer)
+METHODS: tuple[type, ...] = (MeanField, LowRank, Laplace, Dropout, SGHMC, HMC, Ensemble, LastLayer)
 """All methods: what a saved model may name."""
 
-__all__ = ["METHODS", "Ensemble", "Laplace", "LastLayer", "MeanField"]
+__all__ = ["HMC", "METHODS", "SGHMC", "Dropout", "Ensemble", "Laplace", "LastLayer", "LowRank", "MeanField"]

@@ -118,7 +118,7 @@ class LastLayer:
         )
         trainee = PointObjective(alone, data, start.unsqueeze(1))
         record = train(trainee, data, self.plan, run, {**alone.fingerprint(), "method": repr(self)})
-        return trainee.theta[0, 0].clone(), trainee.buffers, record
+        return trainee.theta[0, 0].clone(), trainee.buffers, _for_all(record, cohort.size)
 
     def _laplace(
         self, cohort: Cohort, data: Data, phi: Tensor, theta: Tensor, buffers: Buffers, head: Head, run: Run
@@ -145,6 +145,13 @@ class LastLayer:
         mode = theta.expand(cohort.size, -1).clone()
         mode[:, head.start : head.stop] = found.mode
         return replace(found, mode=mode, buffers=buffers, part=head.part(cohort))
+
+
+def _for_all(record: Record, members: int) -> Record:
+    """The shared network's record as that of every member."""
+    failures = {i: message for i in range(members) for message in record.failures.values()}
+    loss, score = record.loss.expand(-1, members).clone(), record.score.expand(-1, members).clone()
+    return Record(loss, score, failures, record.stopped.expand(members).clone())
 
 
 # ---------------------------------------------------------------------------------------- the exact posterior

@@ -95,9 +95,14 @@ class LowRankPosterior:
     record: Record | None = None
 
     @property
-    def sigma(self) -> Tensor:
-        """The diagonal part's standard deviations (members, P)."""
+    def diagonal(self) -> Tensor:
+        """Standard deviations of the diagonal part alone (members, P)."""
         return F.softplus(self.rho)
+
+    @property
+    def sigma(self) -> Tensor:
+        """Standard deviations of the parameters (members, P)."""
+        return (self.diagonal.square() + self.factor.square().sum(2)).sqrt()
 
     def sample(self, draws: int, seed: int = 0) -> Tensor:
         """theta (members, draws, P)."""
@@ -105,22 +110,22 @@ class LowRankPosterior:
         eps = normal_draws(self.seeds, draws, size + self.factor.shape[2], self.mu, "sample", seed)
         return (
             self.mu.unsqueeze(1)
-            + self.sigma.unsqueeze(1) * eps[..., :size]
+            + self.diagonal.unsqueeze(1) * eps[..., :size]
             + eps[..., size:] @ self.factor.mT
         )
 
     def entropy(self) -> Tensor:
         """(members,)"""
-        return entropy(self.sigma, self.factor)
+        return entropy(self.diagonal, self.factor)
 
     def log_density(self, theta: Tensor) -> Tensor:
         """log q(theta): (members, draws, P) -> (members, draws)."""
-        sigma = self.sigma.unsqueeze(1)
+        sigma = self.diagonal.unsqueeze(1)
         z = (theta - self.mu.unsqueeze(1)) / sigma
-        a = self.factor / self.sigma.unsqueeze(2)
+        a = self.factor / self.diagonal.unsqueeze(2)
         inner: Tensor = torch.linalg.cholesky(_inner(a))
         seen: Tensor = torch.linalg.solve_triangular(inner, (z @ a).mT, upper=False)
-        half_log_det = self.sigma.log().sum(1) + inner.diagonal(dim1=1, dim2=2).log().sum(1)
+        half_log_det = self.diagonal.log().sum(1) + inner.diagonal(dim1=1, dim2=2).log().sum(1)
         square = z.square().sum(2) - seen.square().sum(1)
         return -0.5 * square - half_log_det.unsqueeze(1) - HALF_LOG_2PI * theta.shape[2]
 
@@ -129,8 +134,7 @@ class LowRankPosterior:
         normal = cohort.prior.normal
         if normal is not None:
             loc, scale = normal
-            variance = self.sigma.square() + self.factor.square().sum(2)
-            square = (variance + (self.mu - loc).square()) / scale.square()
+            square = (self.sigma.square() + (self.mu - loc).square()) / scale.square()
             cross = 0.5 * square.sum(1) + scale.log().sum(1) + HALF_LOG_2PI * self.mu.shape[1]
             return cross - self.entropy()
         density, _ = log_prior(cohort.prior, self.sample(draws, seed=-1))
