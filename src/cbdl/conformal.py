@@ -73,8 +73,8 @@ class Calibration:
 def calibrate(prediction: CredalSet, y: Any, alpha: float) -> Calibration:
     """Levels from predictions for calibration inputs and their outcomes `y`."""
     check_alpha(alpha)
-    credal = np.sort(np.asarray(region_level(prediction, y)).reshape(-1))
-    average = np.sort(np.asarray(region_level(_centre(prediction), y)).reshape(-1))
+    sets = (prediction, _centre(prediction))
+    credal, average = (np.sort(np.asarray(region_level(s, y)).reshape(-1)) for s in sets)
     return Calibration(alpha, _quantile(credal, alpha), _quantile(average, alpha), len(credal))
 
 

@@ -94,7 +94,7 @@ class CBDL:
         """
         todo = tasks(self.priors, self.likelihoods, seed=self.seed, trainable=self.trainable)  # steps 1 and 2
         data = self._prepare(X, y, sample_weight, validation, standardize=self.standardize)
-        return self._train(todo, data, checkpoint_dir)  # step 3
+        return self._train(todo, data, checkpoint_dir, self.method)  # step 3
 
     def update(self, X: Any, y: Any = None, *, checkpoint_dir: str | Path | None = None) -> Self:
         """Learn from more data: every posterior becomes the prior of its pair (variational continual learning)."""
@@ -104,7 +104,8 @@ class CBDL:
         todo = [
             continued(todo[cohort.members[0].s], cohort, posterior) for cohort, posterior in learned.parts
         ]
-        return self._train(todo, data, checkpoint_dir)
+        assert isinstance(self.method, MeanField)  # `continued` refuses other posteriors
+        return self._train(todo, data, checkpoint_dir, replace(self.method, start="prior"))
 
     def diagnostics(self, X: Any = None, y: Any = None) -> Diagnostics:
         """One row a member: NLL, KL / N, share of parameters left at the prior, distances between members.
@@ -199,9 +200,11 @@ class CBDL:
         inputs, targets = self._fitted().inputs, self._fitted().targets
         return replace(data, x=inputs(data.x), y=targets(data.y), inputs=inputs, targets=targets)
 
-    def _train(self, todo: Sequence[Task], data: Data, checkpoint_dir: str | Path | None) -> Self:
+    def _train(
+        self, todo: Sequence[Task], data: Data, checkpoint_dir: str | Path | None, method: Method
+    ) -> Self:
         run = Run(seed=self.seed, verbose=self.verbose)
-        parts = self.engine.train(todo, data, self.method, run, checkpoint_dir=checkpoint_dir)
+        parts = self.engine.train(todo, data, method, run, checkpoint_dir=checkpoint_dir)
         self._data = data
         self._learned = Learned(
             tuple(parts),

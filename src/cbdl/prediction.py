@@ -175,7 +175,7 @@ def predictive(learned: Learned, x: Tensor, draws: int, max_memory: int = MAX_ME
     """The predictive distributions for standardised inputs `x` from draws 0, ..., draws - 1 of the model's stream."""
     m = len(learned.members)
     weights = torch.cat([torch.ones(1, draws), _bootstrap(learned.seed, m, draws)])
-    weights = (weights / weights.sum(1, keepdim=True)).double()
+    weights = weights.double() / weights.double().sum(1, keepdim=True)
     counted = torch.full((x.shape[0],), draws, dtype=torch.float64)
     if learned.space == "real":
         numbers = _collect(learned, x, draws, max_memory)
