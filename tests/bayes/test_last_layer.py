@@ -229,6 +229,8 @@ def test_stopped_and_resumed_in_either_stage_gives_the_same_tensors(tmp_path: Pa
 
 def test_what_cannot_be_a_last_layer_is_refused() -> None:
     data = two_targets()
+    with pytest.raises(ValueError, match="is laplace: make it Normal"):
+        LastLayer(epochs=1).fit(Cohort.of([priors.Laplace()], likelihoods.Normal(deep), data), data, Run())
     with pytest.raises(ValueError, match="no module 'head'"):
         LastLayer(layer="head").fit(Cohort.of(CHOSEN[:1], likelihoods.Normal(deep), data), data, Run())
     after = lambda: nn.Sequential(nn.Linear(3, 2), nn.Tanh())  # noqa: E731

@@ -124,7 +124,18 @@ def features(
 
 
 def conjugate(cohort: Cohort, head: Head) -> bool:
-    """Whether the posterior on the last layer is Normal: Normal noise, fixed or learned, and Normal priors."""
+    """Whether the posterior on the last layer is Normal: Normal noise, fixed or learned, and Normal priors.
+
+    Normal noise with other priors is a ValueError: were it Laplace's approximation, what a member is would
+    depend on who else is in its group.
+    """
     noise = cohort.likelihood
-    normal = all(t.family.name == "normal" for t in head.prior(cohort.prior).terms)
-    return normal and isinstance(noise, likelihoods.Normal) and noise.scale != "heteroscedastic"
+    if not isinstance(noise, likelihoods.Normal) or noise.scale == "heteroscedastic":
+        return False
+    for term in head.prior(cohort.prior).terms:
+        if term.family.name != "normal":
+            raise ValueError(
+                f"LastLayer is exact for Normal noise and Normal priors; a prior on {head.name or 'the layer'!r} is "
+                f"{term.family.name}: make it Normal, or use Laplace(part='last')"
+            )
+    return True

@@ -13,7 +13,6 @@ the linearised predictive distribution; for deeper parts draws through the netwo
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -186,18 +185,22 @@ def _newton(
         move = torch.linalg.solve(matrix, slope)
         # half of it is what the quadratic model promises to gain; in posterior standard deviations its root
         decrement = (slope * move).sum(1)
-        if float(decrement.nan_to_num(math.inf).max()) < 1e-6:
+        # each member stops by itself, so that no member depends on who else is here
+        todo = ~(decrement < 1e-6)
+        if not bool(todo.any()):
             break
-        mode = _damped(potential, mode, noise, part, move, value[:, 0])
+        mode = _damped(potential, mode, noise, part, move, value[:, 0], todo)
         matrix = precision(mode)
     return mode, matrix
 
 
 def _damped(
-    potential: Potential, mode: Tensor, noise: Tensor, part: Part, move: Tensor, value: Tensor
+    potential: Potential, mode: Tensor, noise: Tensor, part: Part, move: Tensor, value: Tensor, todo: Tensor
 ) -> Tensor:
-    """mode - t move for the first t of 1, 1/4, 1/16, 1/64 that does not raise the potential; else the mode."""
-    best, todo = mode.clone(), torch.ones_like(value, dtype=torch.bool)
+    """For the members `todo`: mode - t move for the first t of 1, 1/4, 1/16, 1/64 that does not raise the
+    potential; else the mode.
+    """
+    best, todo = mode.clone(), todo.clone()
     for t in (1.0, 0.25, 0.0625, 0.015625):
         trial = mode.clone()
         trial[:, part.index] -= (t * move).to(mode.dtype)

@@ -38,6 +38,8 @@ from ._points import PointObjective, buffer_state, state_buffers
 from .laplace import Laplace, LaplacePosterior
 
 STANDARD = Normal(0.0, 1.0)
+LARGE = 1 << 20
+"""Numbers of a member's bases above which equal ones are kept once."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,12 @@ class LastLayer:
 
     The shared network starts from the run's seed and never sees the members' priors, so that it is the same
     however the members are split; a part that is frozen (`trainable`) is used as it is, and if only the last
-    layer is trainable nothing is trained. The members' priors on the last layer must be Normal to be
-    conjugate; their priors on other layers have no effect.
+    layer is trainable nothing is trained. The members' priors on other layers have no effect.
 
-    Normal noise, fixed or learned: exact. A learned scale maximises the evidence of each member and output.
-    Everything else (classes, counts, other noise, priors that are not Normal): Laplace's approximation on
-    the last layer, with the full Gauss-Newton matrix up to 2000 parameters and Kronecker factors above.
+    Normal noise, fixed or learned: exact, and the priors on the last layer must be Normal. A learned scale
+    maximises the evidence of each member and output. Classes, counts and other noise: Laplace's
+    approximation on the last layer, for any priors, with the full Gauss-Newton matrix up to 2000 parameters
+    and Kronecker factors above.
     """
 
     epochs: int = 50
@@ -257,8 +259,9 @@ def _exact(
         shift[rows] = a[rows] @ basis[u].T
     mean = theta.expand(cohort.size, -1).clone()
     mean[:, head.start : head.stop] = head.flat(loc + shift).to(mean.dtype)
-    alike = bool((which == which[:, :1]).all())
-    own = basis.to(mean.dtype)[which[:, :1] if alike else which]
+    # one basis for all outputs of a member where they agree and its copies would be large
+    once = which.shape[1] * basis[0].numel() > LARGE and bool((which == which[:, :1]).all())
+    own = basis.to(mean.dtype)[which[:, :1] if once else which]
     scale = (tau * sigma.unsqueeze(-1) / bulk.sqrt()).to(mean.dtype)
     evidence = regression.evidence(sigma).sum(1)
     return LastLayerPosterior(cohort.seeds, mean, own, scale, noise, buffers, head, evidence, record)

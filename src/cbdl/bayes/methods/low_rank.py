@@ -12,7 +12,7 @@ KL to Normal priors are closed: with A = F / sigma and C = I + A^T A (rank x ran
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -131,14 +131,11 @@ class LowRankPosterior:
 
     def kl(self, cohort: Cohort, draws: int = 32) -> Tensor:
         """KL(q || prior) (members,): closed for Normal priors, by draws otherwise."""
-        normal = cohort.prior.normal
-        if normal is not None:
-            loc, scale = normal
-            square = (self.sigma.square() + (self.mu - loc).square()) / scale.square()
-            cross = 0.5 * square.sum(1) + scale.log().sum(1) + HALF_LOG_2PI * self.mu.shape[1]
-            return cross - self.entropy()
-        density, _ = log_prior(cohort.prior, self.sample(draws, seed=-1))
-        return -density.mean(1) - self.entropy()
+        parts = _Prior(cohort)
+        total = parts.closed(self.mu, self.sigma.square()) - self.entropy()
+        if parts.other is None:
+            return total
+        return total - log_prior(parts.other, self.sample(draws, seed=-1))[0].mean(1)
 
     def state(self) -> dict[str, Tensor]:
         return {
@@ -171,11 +168,34 @@ def entropy_gradient(sigma: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
     return (1 - (whitened * a).sum(2)) / sigma, whitened / sigma.unsqueeze(2)
 
 
+class _Prior:
+    """The priors in two parts: Normal coordinates in closed form, the others (None: there are none) by draws."""
+
+    def __init__(self, cohort: Cohort) -> None:
+        whole = cohort.prior
+        self.loc, self.precision = torch.zeros_like(cohort.initial), torch.zeros_like(cohort.initial)
+        constant = torch.zeros_like(cohort.initial)
+        rest = [term for term in whole.terms if term.family.name != "normal"]
+        for term in whole.terms:
+            if term.family.name == "normal":
+                rows = slice(None) if term.rows is None else term.rows
+                loc, scale = term.values
+                self.loc[rows, term.columns] = loc
+                self.precision[rows, term.columns] = scale.square().reciprocal()
+                constant[rows, term.columns] = scale.log() + HALF_LOG_2PI
+        self.constant = constant.sum(1)
+        self.other = replace(whole, terms=tuple(rest)) if rest else None
+
+    def closed(self, mu: Tensor, variance: Tensor) -> Tensor:
+        """-E_q[log prior] of the Normal coordinates (members,)."""
+        return 0.5 * (((mu - self.loc).square() + variance) * self.precision).sum(1) + self.constant
+
+
 class _Objective:
     """mean NLL + T KL / N of every member, with its gradient by mu, rho, factor and noise: a trainee."""
 
     def __init__(self, settings: LowRank, cohort: Cohort, data: Data) -> None:
-        self.settings, self.cohort, self.total = settings, cohort, data.size
+        self.settings, self.cohort, self.total, self.prior = settings, cohort, data.size, _Prior(cohort)
         start, rank = cohort.initial, settings.rank
         self.size = start.shape[1]
         half = settings.initial_scale / math.sqrt(2)
@@ -218,20 +238,16 @@ class _Objective:
             step,
         )
         weight = self._weight(step, steps)
-        loss, normal = nll.mean(1) - weight * entropy(sigma, factor), cohort.prior.normal
-        if normal is None:
-            density, by_prior = log_prior(cohort.prior, theta)
+        closed = self.prior.closed(mu, sigma.square() + factor.square().sum(2))
+        loss = nll.mean(1) + weight * (closed - entropy(sigma, factor))
+        if self.prior.other is not None:
+            density, by_prior = log_prior(self.prior.other, theta)
             by_theta = by_theta - weight / draws * by_prior
             loss = loss - weight * density.mean(1)
-        by_mu, by_sigma, by_factor = by_theta.sum(1), (by_theta * eps).sum(1), by_theta.mT @ small
-        if normal is not None:
-            precision = weight / normal[1].square()
-            by_mu = by_mu + (mu - normal[0]) * precision
-            by_sigma = by_sigma + sigma * precision
-            by_factor = by_factor + factor * precision.unsqueeze(2)
-            variance = sigma.square() + factor.square().sum(2) + (mu - normal[0]).square()
-            constant = (normal[1].log() + HALF_LOG_2PI).sum(1)
-            loss = loss + 0.5 * (variance * precision).sum(1) + weight * constant
+        precision = weight * self.prior.precision
+        by_mu = by_theta.sum(1) + (mu - self.prior.loc) * precision
+        by_sigma = (by_theta * eps).sum(1) + sigma * precision
+        by_factor = by_theta.mT @ small + factor * precision.unsqueeze(2)
         more_sigma, more_factor = entropy_gradient(sigma, factor)
         by_rho = (by_sigma - weight * more_sigma) * -torch.expm1(-sigma)  # d sigma / d rho = 1 - exp(-sigma)
         by_factor = by_factor - weight * more_factor
