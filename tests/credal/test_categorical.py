@@ -341,6 +341,10 @@ def test_distance_of_a_member_is_zero_and_of_a_single_element_is_the_plain_one()
     alone = CategoricalCredalSet(TABLE[:1])
     assert alone.distance(p, "tv") == pytest.approx(abs(TABLE[0] - p).sum() / 2)
     assert alone.distance(np.stack([p, TABLE[0]]), "tv").shape == (2,)
+    by_index = alone.distance(p, "w1", cost="index")
+    assert by_index == pytest.approx(scipy.stats.wasserstein_distance(range(5), range(5), TABLE[0], p))
+    steps = abs(np.subtract.outer(np.arange(5), np.arange(5)))
+    assert alone.distance(p, "w1", cost=steps) == pytest.approx(by_index)
 
 
 # --- kinds of arrays, batches, precision ---------------------------------------------------------------------------
@@ -518,6 +522,7 @@ def test_a_region_of_other_classes_is_no_event():
         (lambda cs: cs.contains([0.5, 0.5]), r"p has shape \(2,\); it must be \(5,\)"),
         (lambda cs: cs.contains([0.5, 0.5, 0.5, 0, 0]), "p.* sums to 1.5"),
         (lambda cs: cs.distance([1, 0, 0, 0, 0], "w1", cost=np.ones((2, 2))), r"cost has shape \(2, 2\)"),
+        (lambda cs: cs.distance([1, 0, 0, 0, 0], "w1", cost="taxi"), "cost is 'taxi'"),
         (lambda cs: cs.uncertainty(base=1), "base is 1"),
         (lambda cs: cs.uncertainty(base="bits"), "base is 'bits'"),
     ],

@@ -234,7 +234,7 @@ def test_the_answer_does_not_depend_on_the_batch():
     for i in range(0, len(P), 11):
         alone = upper_entropy(P[i : i + 1])
         torch.testing.assert_close(together.value[i], alone.value[0], rtol=0, atol=1e-13)
-        torch.testing.assert_close(together.weights[i], alone.weights[0], rtol=0, atol=1e-8)
+        torch.testing.assert_close(together.weights[i], alone.weights[0], rtol=0, atol=1e-6)
 
 
 def test_chunks_do_not_change_the_answer(monkeypatch):

@@ -59,11 +59,10 @@ class Cholesky:
             for part, left, right in self.updates[k]:
                 part.addcmul_(left, right, value=-1)
 
-    def solve(self, right: Tensor) -> Tensor:
-        """K^-1 `right` for `right` (m, r, b)."""
+    def solve_(self, x: Tensor) -> Tensor:
+        """K^-1 `x` for `x` (m, r, b), in its place where that is faster."""
         if self.large:
-            return torch.cholesky_solve(right.permute(2, 0, 1), self.L).permute(1, 2, 0)
-        x = right.clone(memory_format=torch.contiguous_format)
+            return torch.cholesky_solve(x.permute(2, 0, 1), self.L).permute(1, 2, 0)
         entries = list(x.unbind(0))
         for k, entry in enumerate(entries):
             entry *= self.pivots[k]

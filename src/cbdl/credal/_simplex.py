@@ -97,7 +97,7 @@ class _Run:
 
     def _evaluate(self) -> None:
         """f, its gradient and Hessian at beta; the best certified point is kept; sets that are done stop."""
-        value, gradient, hessian = self.objective(self.beta.T.contiguous(), self.rows)
+        value, gradient, hessian = self.objective(self.beta.T, self.rows)
         self.gradient, self.hessian = gradient.T.contiguous(), hessian.permute(1, 2, 0)
         gap = ((self.gradient - self.gradient.amin(0)) * self.beta).sum(0)
         better = self.live & (gap < self.best_gap)
@@ -129,32 +129,40 @@ class _Run:
         self.kkt = Cholesky(self.beta.shape[0], stay.shape[0], stay.device)
 
     def step(self) -> None:
-        """One Newton step on g - nu 1 - z = 0, sum_j beta_j = 1, beta_j z_j = sigma mu."""
-        beta, z = self.beta, self.z
-        slope = z / beta
-        mu = (beta * z).mean(0)
-        kkt = self.kkt
-        kkt.factor(self.hessian, slope)
-        free, ones = kkt.solve(torch.stack([-self.gradient, torch.ones_like(z)], 1)).unbind(1)
+        """One Newton step on g - nu 1 - z = 0, sum_j beta_j = 1, beta_j z_j = sigma mu.
+
+        Eliminating dz = target - z - (z / beta) dbeta leaves one m x m system for dbeta. With the relative step
+        r = dbeta / beta, everything the predictor must know is a sum of products (beta z) r and (beta z) r^2.
+        """
+        beta, z, kkt = self.beta, self.z, self.kkt
+        product = beta * z
+        mu = product.mean(0)
+        kkt.factor(self.hessian, z / beta)
+        right = torch.empty(beta.shape[0], 2, beta.shape[1], dtype=beta.dtype, device=beta.device)
+        torch.neg(self.gradient, out=right[:, 0])
+        right[:, 1] = 1
+        free, ones = kkt.solve_(right).unbind(1)
         ones = ones / ones.sum(0)
 
-        # Predictor: how far the complementarity can fall at once.
-        d_beta = torch.addcmul(free, free.sum(0), ones, value=-1)
-        d_z = torch.addcmul(z, slope, d_beta).neg_()
-        after = torch.addcmul(beta, _to_boundary(beta, d_beta), d_beta)
-        after *= torch.addcmul(z, _to_boundary(z, d_z), d_z)
-        sigma = (after.mean(0) / mu).clamp(0, 1) ** 3
+        # Predictor, target 0: how far the complementarity can fall at once.
+        r = torch.addcmul(free, free.sum(0), ones, value=-1).div_(beta)
+        t_beta, t_z = _within(r.amin(0)), _within(-1 - r.amax(0))
+        first = product * r
+        second = first * r
+        after = (1 - t_z) * mu + (t_beta - t_beta * t_z - t_z) * first.mean(0) - t_beta * t_z * second.mean(0)
+        sigma = (after / mu).clamp(0, 1) ** 3
         sigma = torch.where(self.bold, sigma, sigma.clamp_min(0.1))
 
-        # Corrector: towards the centre, with the second-order term of the predictor.
-        target = torch.addcmul(sigma * mu, d_beta, d_z, value=-1).div_(beta)
-        free = free + kkt.solve(target[:, None])[:, 0]
+        # Corrector: towards the centre, with the second-order term of the predictor, dbeta dz.
+        target = first.add_(second).add_(sigma * mu).div_(beta)
+        free = free + kkt.solve_(target.clone()[:, None])[:, 0]
         d_beta = torch.addcmul(free, free.sum(0), ones, value=-1)
-        d_z = target.sub_(z).addcmul_(slope, d_beta, value=-1)
+        r = d_beta / beta
+        r_z = target.div_(z).sub_(r)
 
         keep = torch.where(self.bold, (1 - mu).clamp(0.99, 1 - 1e-6), 0.99)
-        t = keep * torch.minimum(_to_boundary(beta, d_beta), _to_boundary(z, d_z))
-        self._move(torch.addcmul(beta, t, d_beta), torch.addcmul(z, t, d_z))
+        t = keep * torch.minimum(_within(r.amin(0)), _within(r_z.amin(0) - 1))
+        self._move(torch.addcmul(beta, t, d_beta), r_z.mul_(t).add_(1 - t).mul_(z))
 
     def _move(self, beta: Tensor, z: Tensor) -> None:
         """The next point, recentred where needed, evaluated.
@@ -172,6 +180,6 @@ class _Run:
         self._compact()
 
 
-def _to_boundary(x: Tensor, dx: Tensor) -> Tensor:
-    """(b,): the largest step t <= 1 that keeps x + t dx >= 0."""
-    return 1 / (dx / -x).amax(0).clamp_min(1)
+def _within(least: Tensor) -> Tensor:
+    """(b,): the largest step t <= 1 that keeps 1 + t * least >= 0, for the least relative change."""
+    return 1 / (-least).clamp_min(1)

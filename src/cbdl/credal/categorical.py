@@ -243,7 +243,7 @@ class CategoricalCredalSet(CredalSet):
         kind: str = "kl",
         *,
         order: float | None = None,
-        cost: ArrayLike | None = None,
+        cost: ArrayLike | Literal["index"] | None = None,
         certificate: Literal[False] = False,
     ) -> Array: ...
     @overload
@@ -253,7 +253,7 @@ class CategoricalCredalSet(CredalSet):
         kind: str = "kl",
         *,
         order: float | None = None,
-        cost: ArrayLike | None = None,
+        cost: ArrayLike | Literal["index"] | None = None,
         certificate: Literal[True],
     ) -> Certified: ...
     def distance(
@@ -262,17 +262,16 @@ class CategoricalCredalSet(CredalSet):
         kind: str = "kl",
         *,
         order: float | None = None,
-        cost: ArrayLike | None = None,
+        cost: ArrayLike | Literal["index"] | None = None,
         certificate: bool = False,
     ) -> Array | Certified:
         """inf over the hull of the distance to `p` (J,) or (..., J); kinds: see `cbdl.credal.distance`.
 
-        `order` is for "renyi", `cost` (J, J) for the Wasserstein distances. With `certificate`, the value
-        with its gap and the weights of the nearest mixture.
+        `order` is for "renyi", `cost` for the Wasserstein distances: (J, J), or "index" for |i - j|. With
+        `certificate`, the value with its gap and the weights of the nearest mixture.
         """
         P, target, shape = self._against(p)
-        ground = None if cost is None else self._cost(cost)
-        best = distance(P, target, kind, order=order, cost=ground).reshaped(shape)
+        best = distance(P, target, kind, order=order, cost=self._cost(cost)).reshaped(shape)
         return best.out(self._border) if certificate else self._border.out(best.value)
 
     # --- arguments of the methods above ----------------------------------------------------------------
@@ -299,7 +298,11 @@ class CategoricalCredalSet(CredalSet):
         check_finite(U, "utility")
         return U.to(self._P.device)
 
-    def _cost(self, cost: ArrayLike) -> Tensor:
+    def _cost(self, cost: ArrayLike | Literal["index"] | None) -> Tensor | Literal["index"] | None:
+        if cost is None or isinstance(cost, str):
+            if cost not in (None, "index"):
+                raise ValueError(f'cost is {cost!r}; give a matrix (J, J), "index", or None for 0 and 1')
+            return cost
         C, J = float64(cost, "cost"), self.num_classes
         if C.shape != (J, J):
             raise ValueError(f"cost has shape {tuple(C.shape)}; it must be ({J}, {J})")
