@@ -22,7 +22,6 @@ from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.methods.mean_field import MeanField
 from cbdl.bayes.train import Run
 
-
 EPOCHS = 25
 
 

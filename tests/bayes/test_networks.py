@@ -16,6 +16,7 @@ from cbdl.bayes.forward import Forward, Way
 from cbdl.bayes.methods.mean_field import MeanField
 from cbdl.bayes.predict import predict
 from cbdl.bayes.train import Run
+from cbdl.bayes.wide import ELEMENTWISE
 
 MEMBERS, DRAWS = 3, 2
 
@@ -226,3 +227,17 @@ def test_building_a_cohort_leaves_the_global_random_stream_alone() -> None:
     got = torch.rand(3)
     torch.manual_seed(5)
     assert torch.equal(got, torch.rand(3))
+
+
+@pytest.mark.parametrize("kind", ELEMENTWISE, ids=lambda kind: kind.__name__)
+def test_every_elementwise_layer_of_a_wide_stack_has_its_derivative(kind: type[nn.Module]) -> None:
+    network = nn.Sequential(nn.Linear(3, 5), kind(), nn.Linear(5, 4), kind(), nn.Linear(4, 2)).double()
+    layout = Layout.of(network)
+    theta = torch.randn(2, 3, layout.size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x = ZOO["mlp"][1]
+    results = []
+    for way in ("wide", "loop"):
+        forward = Forward.choose(network, layout, {}, (1, 2), x, way)  # type: ignore[arg-type]
+        results.append(forward.gradient(theta, torch.zeros(2, 0), x, {}, score, even)[:2])
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)

@@ -153,6 +153,10 @@ class Cohort:
         density = self.likelihood.log_density(out, batch.y, noise, self.unit)
         return -(density.sum(-1) * batch.weight if batch.weight.ndim == 0 else density @ batch.weight)
 
+    def scorer(self, batch: Batch) -> Scorer:
+        """`score` for one batch, with its derivatives where the likelihood has them written out."""
+        return Scorer(self, batch)
+
     def mean_nll(
         self, theta: Tensor, noise: Tensor, buffers: Buffers, data: Data, batch_size: int = 1024
     ) -> Tensor:
@@ -175,6 +179,29 @@ class Cohort:
                 *[t.family.name for t in self.prior.terms], *[v for t in self.prior.terms for v in t.values]
             ),
         }
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """(outputs, noise) -> nll (members, draws) of one batch."""
+
+    cohort: Cohort
+    batch: Batch
+
+    def __call__(self, out: Tensor, noise: Tensor) -> Tensor:
+        return self.cohort.score(self.batch, out, noise)
+
+    def slope(self, out: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
+        """nll (members, draws), its derivative by the outputs and by the noise (members, draws, Q), or None."""
+        weight = self.batch.weight
+        if weight.ndim > 0:
+            return None
+        found = self.cohort.likelihood.slope(out, self.batch.y, noise, self.cohort.unit)
+        if found is None:
+            return None
+        total, by_out, by_noise = found
+        less = -float(weight)
+        return total.mul_(less), by_out.mul_(less), by_noise.mul_(less)
 
 
 def _without_factory(likelihood: Likelihood) -> str:

@@ -233,7 +233,8 @@ def _advice(rows: list[Row], far: Tensor, chance: Tensor) -> list[str]:
         names = "; ".join(f"({rows[j].member}) and ({rows[i].member})" for i, j in same[:4])
         more = f" and {len(same) - 4} more pairs" if len(same) > 4 else ""
         messages.append(
-            f"members predict the same, or differ by Monte Carlo noise only: {names}{more}. The credal set is smaller than the priors ask for. Use priors "
+            f"members predict the same, or differ by Monte Carlo noise only: {names}{more}. "
+            "The credal set is smaller than the priors ask for. Use priors "
             "that differ more (cbdl.priors.grid), another divergence (MeanField(divergence=Renyi(0.5))), or "
             "another method (Laplace)"
         )

@@ -33,6 +33,8 @@ Buffers: TypeAlias = dict[str, Tensor]
 """Buffers of the network (running statistics), each (members, *shape)."""
 Score: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """(outputs (g, draws, batch, *out), noise (g, Q)) -> nll (g, draws): differentiable."""
+Slope: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor] | None]
+"""What a score may offer as its attribute `slope`: nll, and its derivatives by outputs and by noise (g, draws, Q)."""
 Weigh: TypeAlias = Callable[[Tensor, slice], Tensor]
 """(nll (g, draws), which members) -> weight of each draw in the gradient (g, draws)."""
 
@@ -108,6 +110,8 @@ class Forward:
         updated in place (the mean over draws of what each draw would have left). With `training=False` the
         networks are in evaluation mode: no dropout, and the buffers stay as they are.
         """
+        if self.way == "wide":  # such a stack is the same in training and in evaluation
+            return self._wide_gradient(theta, noise, x, score, weigh)
         self.network.train(training)
         if self.way != "loop":
             return self._gradient(theta, noise, x, buffers, score, weigh, slice(None), step)
@@ -120,6 +124,54 @@ class Forward:
         ]
         nll, by_theta, by_noise = (torch.cat(p) for p in zip(*parts, strict=True))
         return nll, by_theta, by_noise
+
+    def _wide_gradient(
+        self, theta: Tensor, noise: Tensor, x: Tensor, score: Score, weigh: Weigh
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """As `_gradient`, with the network's part written out, and the score's where it has one."""
+        members, draws, size = theta.shape
+        flat = theta.detach().reshape(-1, size)
+        with torch.no_grad():
+            seen = wide.outputs(self._steps, self.layout, flat, x)
+        out = _apart(seen[-1], members, draws)
+        slope: Slope | None = getattr(score, "slope", None)
+        if slope is not None:
+            with torch.no_grad():
+                found = slope(out, noise)
+                if found is not None:
+                    nll, by_out, by_noise = found
+                    weight = weigh(nll, slice(None)).view(-1, 1, 1)
+                    by_out = by_out.reshape_as(seen[-1]).mul_(weight)
+                    by_theta = wide.gradient(self._steps, self.layout, flat, x, seen, by_out)
+                    by_noise = (by_noise * weight.view(members, draws, 1)).sum(1)
+                    return nll, by_theta.view(members, draws, size), by_noise
+        return self._wide_by_graph(flat, noise, x, score, weigh, seen, members)
+
+    def _wide_by_graph(
+        self,
+        flat: Tensor,
+        noise: Tensor,
+        x: Tensor,
+        score: Score,
+        weigh: Weigh,
+        seen: list[Tensor],
+        members: int,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The same for a score without written derivatives: autograd sees the score, not the network."""
+        draws, size = flat.shape[0] // members, flat.shape[1]
+        out = _apart(seen[-1], members, draws).detach().requires_grad_()
+        inputs = [out]
+        if noise.numel() > 0:
+            noise = noise.detach().requires_grad_()
+            inputs.append(noise)
+        with torch.enable_grad():
+            nll = score(out, noise)
+        value = nll.detach()
+        found = torch.autograd.grad(nll, inputs, grad_outputs=weigh(value, slice(None)))
+        with torch.no_grad():
+            by_theta = wide.gradient(self._steps, self.layout, flat, x, seen, found[0].reshape_as(seen[-1]))
+        by_noise = found[1] if len(found) > 1 else torch.zeros_like(noise)
+        return value, by_theta.view(members, draws, size), by_noise
 
     def _gradient(
         self,
@@ -151,8 +203,7 @@ class Forward:
         members, draws, _ = theta.shape
         own = {name: b[rows] for name, b in buffers.items()}
         if self.way == "wide":
-            parameters = self.layout.view(theta.flatten(0, 1))
-            out = wide.evaluate(self._steps, parameters, x)
+            out = wide.outputs(self._steps, self.layout, theta.flatten(0, 1), x)[-1]
             return _apart(out, members, draws), {}
         if self.way == "vmap":
             return self._vmapped(theta, x, own, step is not None)

@@ -30,6 +30,11 @@ bounded.
 """
 
 
+Slope: TypeAlias = tuple[Tensor, Tensor, Tensor]
+"""The sum over the batch of log densities (members, draws), its derivative by the outputs (like them) and by the noise
+parameters (members, draws, Q)."""
+
+
 class Likelihood:
     """What all likelihoods share. `space` says what is predicted; S likelihoods must agree on it."""
 
@@ -51,6 +56,10 @@ class Likelihood:
     def log_density(self, out: Tensor, y: Tensor, noise: Tensor, unit: Tensor) -> Tensor:
         """log p(y | out) of the (standardised) targets: (members, draws, batch)."""
         raise NotImplementedError
+
+    def slope(self, out: Tensor, y: Tensor, noise: Tensor, unit: Tensor) -> Slope | None:
+        """The sum of log densities over the batch with its derivatives, where they are written out; else None."""
+        return None
 
     def describe(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor) -> dict[str, Tensor]:
         """The predictive distribution's numbers in the user's units, each (members, draws, batch, ...).
@@ -117,6 +126,12 @@ class Categorical(Likelihood):
         return -F.cross_entropy(out.reshape(-1, classes), target, reduction="none").view(
             members, draws, batch
         )
+
+    def slope(self, out: Tensor, y: Tensor, noise: Tensor, unit: Tensor) -> Slope | None:
+        log_p = out.log_softmax(-1)
+        at = y.view(1, 1, -1, 1).expand(*out.shape[:3], 1)
+        by_out = log_p.exp().neg_().scatter_add_(-1, at, torch.ones_like(log_p[..., :1]))
+        return log_p.gather(-1, at).flatten(2).sum(2), by_out, out.new_zeros(*out.shape[:2], 0)
 
     def describe(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor) -> dict[str, Tensor]:
         return {"probs": out.softmax(-1)}
@@ -267,6 +282,20 @@ class Normal(_LocationScale):
 
     def standard(self, z: Tensor) -> Tensor:
         return -0.5 * z.square() - HALF_LOG_2PI
+
+    def slope(self, out: Tensor, y: Tensor, noise: Tensor, unit: Tensor) -> Slope | None:
+        if self.scale == "heteroscedastic":
+            return None
+        loc, scale = self.split(out, noise, y.shape[1:], unit)
+        z = (y - loc) / scale
+        square = z.square()
+        constant = (scale.log() + HALF_LOG_2PI).expand_as(z[:1, :1] if noise.numel() == 0 else z[:, :1])
+        total = -0.5 * square.flatten(2).sum(2) - constant.flatten(2).sum(2)
+        if noise.numel() == 0:
+            return total, (z / scale).reshape(out.shape), out.new_zeros(*out.shape[:2], 0)
+        ratio = noise.exp() / scale.reshape(noise.shape)
+        by_scale = (square - 1).sum(2).reshape(*out.shape[:2], -1) * ratio.unsqueeze(1)
+        return total, (z / scale).reshape(out.shape), by_scale
 
     def standard_draw(self, like: Tensor, source: torch.Generator) -> Tensor:
         return torch.empty_like(like).normal_(generator=source)

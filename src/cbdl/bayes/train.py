@@ -194,11 +194,12 @@ class Training:
     def _one(self, batch: Batch) -> Tensor:
         trainee, plan = self.trainee, self.plan
         loss, gradient = trainee.gradient(batch, self.step, self.steps)
-        norm = gradient.norm(dim=1)
-        if self.failures or not bool(torch.isfinite(norm.sum() + loss.sum())):
-            self._set_aside(batch, loss, gradient, norm)
+        # one number tells whether all is well; who is to blame is asked only when it is not
+        if self.failures or not math.isfinite(float(gradient.sum() + loss.sum())):
+            self._set_aside(batch, loss, gradient, gradient.norm(dim=1))
         if plan.clip is not None:
-            gradient.mul_((plan.clip / norm.clamp_min(1e-30)).clamp(max=1).unsqueeze(1).nan_to_num(0))
+            norm = gradient.norm(dim=1).clamp_min(1e-30)
+            gradient.mul_((plan.clip / norm).clamp(max=1).unsqueeze(1))
         self.optimiser.step(trainee.variables, gradient, plan.rate(self.step, self.steps), self.step)
         self.kept["sum"] += loss
         return loss

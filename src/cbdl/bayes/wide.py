@@ -1,49 +1,82 @@
-"""Stacks of Linear layers and elementwise functions, evaluated for all members by one wide matrix product a
-layer.
+"""Stacks of Linear layers and elementwise functions, for all members at once: one batched product a layer.
+
+Networks this small are limited by the overhead of operations, not by arithmetic. So the gradient is written out
+here (the chain rule through a stack is four lines) instead of recorded by autograd.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from .flat import Layout
 
-ELEMENTWISE = (
-    nn.ReLU, nn.ReLU6, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.SELU, nn.CELU, nn.LeakyReLU,
-    nn.Softplus, nn.Mish, nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.LogSigmoid, nn.Softsign,
-    nn.Tanhshrink, nn.Identity,
-)  # fmt: skip
+Slope: TypeAlias = Callable[[Any, Tensor, Tensor, Tensor], Tensor]
+"""(module, gradient by its output, its input, its output) -> gradient by its input."""
 
-Step: TypeAlias = Callable[[Tensor, dict[str, Tensor]], Tensor]
+aten: Any = torch.ops.aten
+
+ELEMENTWISE: dict[type[nn.Module], Slope] = {
+    nn.ReLU: lambda m, g, x, y: aten.threshold_backward(g, y, 0),
+    nn.Tanh: lambda m, g, x, y: aten.tanh_backward(g, y),
+    nn.Sigmoid: lambda m, g, x, y: aten.sigmoid_backward(g, y),
+    nn.GELU: lambda m, g, x, y: aten.gelu_backward(g, x, approximate=m.approximate),
+    nn.SiLU: lambda m, g, x, y: aten.silu_backward(g, x),
+    nn.LeakyReLU: lambda m, g, x, y: aten.leaky_relu_backward(g, x, m.negative_slope, False),
+    nn.ELU: lambda m, g, x, y: aten.elu_backward(g, m.alpha, 1, 1, False, x),
+    nn.Softplus: lambda m, g, x, y: aten.softplus_backward(g, x, m.beta, m.threshold),
+    nn.Mish: lambda m, g, x, y: aten.mish_backward(g, x),
+    nn.Hardtanh: lambda m, g, x, y: aten.hardtanh_backward(g, x, m.min_val, m.max_val),
+    nn.Hardswish: lambda m, g, x, y: aten.hardswish_backward(g, x),
+    nn.LogSigmoid: lambda m, g, x, y: g * torch.sigmoid(-x),
+}
+
+
+@dataclass(frozen=True)
+class Affine:
+    """A Linear layer: where its weight and bias are among the layout's parameters."""
+
+    weight: int
+    bias: int | None
+
+
+@dataclass(frozen=True)
+class Pointwise:
+    module: nn.Module
+    slope: Slope
+
+
+Step: TypeAlias = Affine | Pointwise
 
 
 def plan(network: nn.Module, layout: Layout) -> list[Step] | None:
-    """The layers of `network` as steps on (copies, batch, features); None if it is not such a stack."""
+    """The layers of `network` in order; None if it is not such a stack, or not all of it is trainable."""
+    if len({id(p) for p in network.parameters()}) != sum(
+        1 for _ in network.named_parameters(remove_duplicate=False)
+    ):
+        return None  # tied parameters
+    where = {name: i for i, name in enumerate(layout.names)}
     steps: list[Step] = []
-    tied = {id(p) for _, p in network.named_parameters()}
-    if len(tied) != sum(1 for _ in network.named_parameters(remove_duplicate=False)):
-        return None
     for name, module in _leaves(network, ""):
+        kind = type(module)
         if _has_hooks(module):
             return None
-        if type(module) is nn.Linear:
-            known = {f"{name}weight", f"{name}bias"} - ({f"{name}bias"} if module.bias is None else set())
-            if not known <= set(layout.names):
+        if kind is nn.Linear:
+            weight, bias = where.get(f"{name}weight"), where.get(f"{name}bias")
+            if weight is None or (bias is None and module.bias is not None):
                 return None
-            steps.append(_linear(f"{name}weight", None if module.bias is None else f"{name}bias"))
-        elif type(module) in ELEMENTWISE and not getattr(module, "inplace", False):
-            if type(module) is not nn.Identity:
-                steps.append(_elementwise(module))
-        elif type(module) is nn.Flatten and module.start_dim == 1 and module.end_dim == -1:
-            # inputs are flat rows wherever this plan is used
-            continue
+            steps.append(Affine(weight, bias))
+        elif kind in ELEMENTWISE:
+            steps.append(Pointwise(module, ELEMENTWISE[kind]))
+        elif isinstance(module, nn.Identity) or _flattens_rows(module):
+            continue  # inputs are flat rows wherever this plan is used
         else:
             return None
-    return steps if steps and any(isinstance(m, nn.Linear) for m in network.modules()) else None
+    return steps if steps and isinstance(steps[0], Affine) else None
 
 
 def _leaves(module: nn.Module, prefix: str) -> list[tuple[str, nn.Module]]:
@@ -54,32 +87,57 @@ def _leaves(module: nn.Module, prefix: str) -> list[tuple[str, nn.Module]]:
     return [(prefix, module)]
 
 
+def _flattens_rows(module: nn.Module) -> bool:
+    return isinstance(module, nn.Flatten) and module.start_dim == 1 and module.end_dim == -1
+
+
 def _has_hooks(module: nn.Module) -> bool:
     return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks)
 
 
-def _linear(weight: str, bias: str | None) -> Step:
-    def step(h: Tensor, parameters: dict[str, Tensor]) -> Tensor:
-        w = parameters[weight]
-        b = None if bias is None else parameters[bias].unsqueeze(1)
-        if h.ndim == 2:  # the shared minibatch: no copy for each member
-            h = h.expand(w.shape[0], *h.shape)
-        return torch.bmm(h, w.mT) if b is None else torch.baddbmm(b, h, w.mT)
+def outputs(steps: list[Step], layout: Layout, theta: Tensor, x: Tensor) -> list[Tensor]:
+    """What every step gives: (copies, batch, features) each, from theta (copies, P) and a shared minibatch x.
 
-    return step
-
-
-def _elementwise(module: nn.Module) -> Step:
-    return lambda h, parameters: module(h)
-
-
-def evaluate(steps: list[Step], parameters: dict[str, Tensor], x: Tensor) -> Tensor:
-    """Outputs (copies, batch, out) from parameters (copies, *shape) and a shared minibatch x (batch,
-    features).
+    The last one is the network's output; the others are what `gradient` needs.
     """
+    parts = torch.split_with_sizes(theta, layout.sizes, -1)
+    copies = theta.shape[0]
+    out: list[Tensor] = []
     h = x.flatten(1)
     for step in steps:
-        h = step(h, parameters)
-    if h.ndim == 2:
-        raise ValueError("a network without a Linear layer is no stack")
-    return h
+        if isinstance(step, Affine):
+            entry = layout.entries[step.weight]
+            w = parts[step.weight].reshape(copies, *entry.shape)
+            if not out:  # the shared minibatch: one product for all copies, (batch, copies * features)
+                z = torch.mm(h, w.reshape(-1, entry.shape[1]).mT)
+                z = z.view(h.shape[0], copies, -1).transpose(0, 1)
+            else:
+                z = torch.bmm(h, w.mT)
+            h = z if step.bias is None else z.add_(parts[step.bias].unsqueeze(1))
+        else:
+            # not in place, even if the module says so: its input may be needed for the gradient
+            h = step.module(h.clone() if getattr(step.module, "inplace", False) else h)
+        out.append(h)
+    return out
+
+
+def gradient(
+    steps: list[Step], layout: Layout, theta: Tensor, x: Tensor, seen: list[Tensor], by_out: Tensor
+) -> Tensor:
+    """The gradient by theta (copies, P) of a function whose gradient by the output is `by_out`."""
+    parts = torch.split_with_sizes(theta, layout.sizes, -1)
+    copies, found = theta.shape[0], list(parts)
+    x = x.flatten(1)
+    for i in range(len(steps) - 1, -1, -1):
+        step = steps[i]
+        before = seen[i - 1] if i else x.expand(copies, *x.shape)
+        if isinstance(step, Affine):
+            found[step.weight] = torch.bmm(by_out.mT, before).view(copies, -1)
+            if step.bias is not None:
+                found[step.bias] = by_out.sum(1)
+            if i:
+                w = parts[step.weight].reshape(copies, *layout.entries[step.weight].shape)
+                by_out = torch.bmm(by_out, w)
+        else:
+            by_out = step.slope(step.module, by_out, before, seen[i])
+    return torch.cat(found, 1)

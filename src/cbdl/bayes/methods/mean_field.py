@@ -136,7 +136,6 @@ class _Objective:
         rho = torch.full_like(start, math.log(math.expm1(settings.initial_scale)))
         self.variables = torch.cat([start, rho, cohort.initial_noise], 1)
         self.buffers = {n: b.clone() for n, b in cohort.initial_buffers.items()}
-        self.gradients = torch.empty_like(self.variables)
         self.stream = NormalStream(
             cohort.seeds,
             settings.number,
@@ -162,11 +161,8 @@ class _Objective:
             loss, by_mu, by_sigma, by_noise = self._kl(batch, theta, eps, mu, sigma, noise, weight, step)
         else:
             loss, by_mu, by_sigma, by_noise = self._other(batch, theta, eps, sigma, noise, weight, step)
-        p, g = self.size, self.gradients
-        g[:, :p] = by_mu
-        torch.mul(by_sigma, -torch.expm1(-sigma), out=g[:, p : 2 * p])  # d sigma / d rho = 1 - exp(-sigma)
-        g[:, 2 * p :] = by_noise
-        return loss, g
+        by_rho = by_sigma * torch.expm1(-sigma).neg_()  # d sigma / d rho = 1 - exp(-sigma)
+        return loss, torch.cat([by_mu, by_rho, by_noise], 1)
 
     def _kl_weight(self, step: int, steps: int) -> float:
         """T / N, smaller during the warm-up."""
@@ -191,7 +187,7 @@ class _Objective:
             noise,
             batch.x,
             self.buffers,
-            lambda out, own: cohort.score(batch, out, own),
+            cohort.scorer(batch),
             lambda seen, rows: torch.full_like(seen, 1 / draws),
             step,
         )
@@ -243,7 +239,7 @@ class _Objective:
             noise,
             batch.x,
             self.buffers,
-            lambda out, own: cohort.score(batch, out, own),
+            cohort.scorer(batch),
             lambda seen, rows: divergence.coefficients(ratio(seen, rows)),
             step,
         )
