@@ -299,10 +299,12 @@ class CategoricalCredalSet(CredalSet):
         return U.to(self._P.device)
 
     def _cost(self, cost: ArrayLike | Literal["index"] | None) -> Tensor | Literal["index"] | None:
-        if cost is None or isinstance(cost, str):
-            if cost not in (None, "index"):
+        if cost is None:
+            return None
+        if isinstance(cost, str):
+            if cost != "index":
                 raise ValueError(f'cost is {cost!r}; give a matrix (J, J), "index", or None for 0 and 1')
-            return cost
+            return "index"
         C, J = float64(cost, "cost"), self.num_classes
         if C.shape != (J, J):
             raise ValueError(f"cost has shape {tuple(C.shape)}; it must be ({J}, {J})")
