@@ -268,6 +268,33 @@ def test_stopped_and_resumed_gives_the_same_tensors(tmp_path: Path) -> None:
     assert all(torch.equal(a, whole.state()[n]) for n, a in resumed.state().items())
 
 
+def test_priors_of_very_different_scales_keep_their_digits() -> None:
+    _, data, _ = problem()
+    wide = {"bias": priors.Normal(0.0, 1e-6), "*": priors.Normal(0.0, 1e8)}
+    cohort = Cohort.of([wide], likelihoods.Normal(lambda: nn.Linear(3, 1), scale=NOISE), data)
+    posterior = SHORT.fit(cohort, data, Run())
+    # in exact arithmetic: least squares without a bias, and the bias at its prior
+    gram = torch.linalg.inv(data.x.T @ data.x) * NOISE**2
+    assert torch.allclose(covariance(posterior)[0, :3, :3], gram, rtol=1e-9)
+    assert covariance(posterior)[0, 3, 3].item() == pytest.approx(1e-12, rel=1e-9)
+    assert torch.allclose(posterior.mode[0, :3], gram @ data.x.T @ data.y / NOISE**2, rtol=1e-6)
+
+
+def test_a_curvature_without_numbers_is_told_and_costs_no_other_member() -> None:
+    from cbdl.bayes.train import Record, TrainingWarning
+
+    cohort, data = curved()
+    part = Part.of(cohort.layout, "all", data.x.device)
+    mode = cohort.initial.clone()
+    mode[1, 0] = float("nan")
+    record = Record(torch.empty(0, 2), torch.empty(0, 2))
+    with pytest.warns(TrainingWarning, match="member 1: the curvature"):
+        both = Laplace().around(cohort, data, mode, cohort.initial_noise, {}, part, record)
+    fine = Laplace().around(cohort, data, cohort.initial, cohort.initial_noise, {}, part)
+    assert list(record.failures) == [1]
+    assert torch.allclose(both.sample(3)[0], fine.sample(3)[0])
+
+
 def test_bad_settings_are_named() -> None:
     cohort, data = curved(12)
     with pytest.raises(ValueError, match="hessian is 'kfac'"):

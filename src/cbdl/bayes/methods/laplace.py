@@ -13,6 +13,7 @@ the linearised predictive distribution; for deeper parts draws through the netwo
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -24,7 +25,7 @@ from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.data import Data
 from cbdl.bayes.draws import common_normal
 from cbdl.bayes.forward import Buffers
-from cbdl.bayes.train import Plan, Record, Run, train
+from cbdl.bayes.train import Plan, Record, Run, TrainingWarning, train
 
 from ._curvature import Part, gauss_newton, gauss_newton_diagonal, prior_precision
 from ._points import PointObjective, Potential, buffer_state, state_buffers
@@ -89,10 +90,12 @@ class Laplace:
         potential = Potential(cohort, data, buffers)
         if self.hessian == "full":
             mode, precision = _newton(potential, mode, noise, part, self.newton)
-            factor = torch.linalg.cholesky(precision)
+            factor, scale = _factor(precision)
             eye = torch.eye(part.size, dtype=factor.dtype, device=factor.device)
-            spread = {"root": torch.linalg.solve_triangular(factor, eye, upper=False).mT}
-            half_log_det = factor.diagonal(dim1=1, dim2=2).log().sum(1)
+            inverse = torch.linalg.solve_triangular(factor, eye, upper=False)
+            spread = {"root": scale.unsqueeze(2) * inverse.mT}
+            half_log_det = factor.diagonal(dim1=1, dim2=2).log().sum(1) - scale.log().sum(1)
+            _tell(record, precision)
         elif self.hessian == "diagonal":
             own = gauss_newton_diagonal(cohort, mode, noise, buffers, data, part)
             own += prior_precision(cohort, mode)[:, part.index]
@@ -167,6 +170,39 @@ class LaplacePosterior:
         }
 
 
+def _factor(precision: Tensor) -> tuple[Tensor, Tensor]:
+    """(L, d) with precision = diag(1/d) L L^T diag(1/d): every member gets factors, whatever the others are.
+
+    With a diagonal of ones the factorisation bears priors of very different scales. A matrix that is not
+    positive definite to rounding gets the least ridge of 1e-12, 1e-9, 1e-6, ... that makes it so; one that
+    holds no numbers is replaced by the identity (and `_tell` says so).
+    """
+    usable = torch.isfinite(precision).all(2).all(1)
+    eye = torch.eye(precision.shape[1], dtype=precision.dtype, device=precision.device)
+    matrix = torch.where(usable[:, None, None], precision, eye)
+    scale = matrix.diagonal(dim1=1, dim2=2).clamp_min(1e-300).rsqrt()
+    matrix = matrix * scale.unsqueeze(2) * scale.unsqueeze(1)
+    factor, bad = torch.linalg.cholesky_ex(matrix)
+    ridge = 1e-12
+    while bool((bad > 0).any()) and ridge < 1e3:
+        again, still = torch.linalg.cholesky_ex(matrix + ridge * eye)
+        factor, bad = torch.where((bad > 0)[:, None, None], again, factor), torch.where(bad > 0, still, bad)
+        ridge *= 1e3
+    return factor, scale
+
+
+def _tell(record: Record | None, precision: Tensor) -> None:
+    """Members whose curvature holds no numbers are failures."""
+    for i in (~torch.isfinite(precision).all(2).all(1)).nonzero().flatten().tolist():
+        if record is None or i in record.failures:
+            continue
+        record.failures[i] = (
+            f"member {i}: the curvature at the mode is not finite; its spread says nothing. Likely cause: a mode far "
+            "out; lower the learning rate, or give a narrower prior"
+        )
+        warnings.warn(record.failures[i], TrainingWarning, stacklevel=4)
+
+
 def _newton(
     potential: Potential, mode: Tensor, noise: Tensor, part: Part, most: int
 ) -> tuple[Tensor, Tensor]:
@@ -182,7 +218,8 @@ def _newton(
     for _ in range(most):
         value, gradient, _ = potential(mode.unsqueeze(1), noise)
         slope = gradient[:, 0, part.index].double()
-        move = torch.linalg.solve(matrix, slope)
+        factor, scale = _factor(matrix)
+        move = scale * torch.cholesky_solve((scale * slope).unsqueeze(2), factor)[..., 0]
         # half of it is what the quadratic model promises to gain; in posterior standard deviations its root
         decrement = (slope * move).sum(1)
         # each member stops by itself, so that no member depends on who else is here
