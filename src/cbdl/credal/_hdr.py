@@ -15,7 +15,7 @@ from torch import Tensor
 from cbdl.credal._levels import Crossings, Grid, crossings, evaluate, make_grid, profile
 from cbdl.credal._mixture import EPS, Mixtures, masses
 
-CHUNK = 1 << 15
+CHUNK = 1 << 18
 """Components of the mixtures that are worked on at a time."""
 
 
@@ -54,7 +54,7 @@ def _hdr(mix: Mixtures, alpha: float) -> tuple[Tensor, Crossings]:
         a = torch.where(excess < 0, u, low[rows])
         b = torch.where(excess < 0, high[rows], u)
         low[rows], high[rows] = a, b
-        newton = -excess / slope.clamp_min(torch.finfo(torch.float64).tiny)
+        newton = _newton(excess, slope, alpha)
         move = u + newton
         # Newton's step must stay inside and the miss must shrink; else halve (or go down by doubling steps).
         bad = ~((move >= a) & (move <= b)) | (excess.abs() > 0.5 * before[rows])
@@ -63,7 +63,7 @@ def _hdr(mix: Mixtures, alpha: float) -> tuple[Tensor, Crossings]:
         rounding = 4 * EPS * (1 + u.abs())
         still = (excess.abs() <= 2 * EPS * alpha + rounding * slope) | (b - a <= rounding)
         # After a step this small the next one is below rounding; the ends move along their tangents.
-        near = ~bad & (newton.abs() * slope.clamp_min(1).square() <= 1e-9)
+        near = ~bad & (newton.abs() * slope.clamp_min(1).square() <= 1e-7)
         level[rows] = torch.where(still, u, torch.where(bad, halved, move))
         final = still | near
         done.append(_kept(ends, final, rows, torch.where(still, 0.0, newton)))
@@ -76,6 +76,13 @@ def _hdr(mix: Mixtures, alpha: float) -> tuple[Tensor, Crossings]:
             _kept(crossings(shape, level[rows], rows), everything, rows, torch.zeros_like(level[rows]))
         )
     return level, joined(done)
+
+
+def _newton(excess: Tensor, slope: Tensor, alpha: float) -> Tensor:
+    """Newton's step for log P(outside) = log alpha, which is nearly a straight line in the level."""
+    outside = (excess + alpha).clamp_min(torch.finfo(torch.float64).tiny)
+    step = -torch.log1p(excess / alpha) * outside if alpha <= 0.5 else -excess
+    return step / slope.clamp_min(torch.finfo(torch.float64).tiny)
 
 
 def _kept(ends: Crossings, final: Tensor, rows: Tensor, shift: Tensor) -> Crossings:
@@ -91,18 +98,17 @@ def _coarse_level(grid: Grid, logp: Tensor, top: Tensor, alpha: float) -> Tensor
     count = grid.count
     column = torch.arange(int(count.max()), device=count.device)
     index = grid.first[:-1, None] + torch.minimum(column, count[:, None] - 1)
-    high, low, logp = grid.high[index], grid.low[index], logp[index]
+    # Single precision is plenty for a start.
+    high, low, logp = grid.high[index], grid.low[index], (logp - top[grid.owner]).to(torch.float32)[index]
     width = (high[:, 1:] - high[:, :-1]) + (low[:, 1:] - low[:, :-1])
-    weight = torch.zeros_like(logp)
-    weight[:, 1:] += 0.5 * width
-    weight[:, :-1] += 0.5 * width
-    mass = logp.exp().mul_(weight)
-    lower, upper = top - 60 + math.log(alpha), top
+    weight = torch.nn.functional.pad(width, (0, 1)) + torch.nn.functional.pad(width, (1, 0))
+    mass = logp.exp() * (0.5 * weight * top.exp()[:, None]).to(torch.float32)
+    lower, upper = torch.full_like(logp[:, 0], math.log(alpha) - 60), torch.zeros_like(logp[:, 0])
     for _ in range(math.ceil(math.log2((60 - math.log(alpha)) / 0.05))):
         middle = 0.5 * (lower + upper)
         over = torch.where(logp >= middle[:, None], mass, 0.0).sum(-1) < 1 - alpha
         lower, upper = torch.where(over, lower, middle), torch.where(over, middle, upper)
-    return 0.5 * (lower + upper)
+    return top + 0.5 * (lower + upper)
 
 
 def outside_excess(mix: Mixtures, ends: Crossings, level: Tensor, alpha: float) -> tuple[Tensor, Tensor]:

@@ -23,6 +23,9 @@ from cbdl.credal._mixture import Derivatives, Mixtures, solve
 CELL = 0.5
 """Width of a cell in units of the local scale."""
 
+REACH = 7.0
+"""Scales from its location to which a component decides the width of cells; there it is 2e-11 of its height."""
+
 CACHE = 1 << 19
 """Bytes of one temporary when densities are evaluated on grids: small enough for the processor's cache."""
 
@@ -127,7 +130,7 @@ def _all_runs(mix: Mixtures) -> Runs:
     parts = []
     for i in range(0, len(mix), step):
         some = mix[i : i + step]
-        part = runs(some.loc, some.scale, some.active)
+        part = runs(some.loc, some.scale, some.active, REACH)
         parts.append(Runs(part.owner + i, part.anchor, part.offset, part.length, part.unit, part.gap))
     names = ("owner", "anchor", "offset", "length", "unit", "gap")
     return Runs(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
@@ -157,17 +160,17 @@ def evaluate(mix: Mixtures, grid: Grid) -> Derivatives:
 
 def profile(mix: Mixtures, grid: Grid, values: Derivatives) -> Profile:
     """The grids with the turning points of p put in their places; `values` are those of `evaluate`."""
-    node, order, start, end, anchor, unit, sign = _brackets(mix, grid, values)
+    node, order, start, end, anchor, unit, sign, guess = _brackets(mix, grid, values)
     owner = grid.owner[node]
+    logp = torch.empty_like(start)
 
     def slope(rows: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        _, score, bend = mix.at(owner[rows], anchor[rows], x)
+        logp[rows], score, bend = mix.at(owner[rows], anchor[rows], x)
         # Newton's method squares the error: 1e-8 of the natural length is the last step.
         settled = 1e-8 * torch.minimum(unit[rows], bend.abs().rsqrt())
         return score, bend, torch.zeros_like(score), settled
 
-    place, _ = solve(slope, start, end, 0.5 * (start + end), sign, unit)
-    logp = mix.at(owner, anchor, place)[0]
+    place, _ = solve(slope, start, end, guess, sign, unit)
     # Nodes move up by the turning points before them, and by a node without density at both ends of each grid.
     extra = torch.zeros(len(grid.owner) + 1, dtype=torch.int64, device=logp.device)
     extra = extra.index_add_(0, node + 1, torch.ones_like(node)).cumsum(0)
@@ -195,22 +198,38 @@ def profile(mix: Mixtures, grid: Grid, values: Derivatives) -> Profile:
 def _brackets(mix: Mixtures, grid: Grid, values: Derivatives) -> tuple[Tensor, ...]:
     """Intervals that hold one turning point each, in order of place.
 
-    (node at the left, order within the cell, start, end, anchor, unit, sign of p' at the end).
+    (node at the left, order within the cell, start, end, anchor, unit, sign of p' at the end, first guess).
     """
     up = values[1] >= 0
     ends = grid.ends()[:-1]
     node = ((up[1:] != up[:-1]) & ~ends).nonzero()[:, 0]
     anchor, start, end, unit = grid.between(node, node + 1)
     sign = torch.where(up[node + 1], 1.0, -1.0).to(torch.float64)
-    single = (node, torch.zeros_like(node), start, end, anchor, unit, sign)
+    guess = start + (end - start) * _hermite_root(values, node, end - start)
+    single = (node, torch.zeros_like(node), start, end, anchor, unit, sign, guess)
     node, split = _hidden(mix, grid, values)
     anchor, start, end, unit = grid.between(node, node + 1)
     sign = torch.where(up[node], 1.0, -1.0).to(torch.float64)
-    left = (node, torch.zeros_like(node), start, split, anchor, unit, -sign)
-    right = (node, torch.ones_like(node), split, end, anchor, unit, sign)
+    left = (node, torch.zeros_like(node), start, split, anchor, unit, -sign, 0.5 * (start + split))
+    right = (node, torch.ones_like(node), split, end, anchor, unit, sign, 0.5 * (split + end))
     columns = [torch.cat(parts) for parts in zip(single, left, right, strict=True)]
     rank = (2 * columns[0] + columns[1]).argsort()
     return tuple(c[rank] for c in columns)
+
+
+def _hermite_root(values: Derivatives, node: Tensor, width: Tensor) -> Tensor:
+    """Where in its cell (0 to 1) the cubic through p' and p'' at both ends is about 0; p' changes sign there."""
+    logp, score, bend = values
+    scale = (logp[node + 1] - logp[node]).exp()
+    a, b = score[node], score[node + 1] * scale
+    da, db = bend[node] * width, bend[node + 1] * scale * width
+    t = (a / (a - b)).clamp(0, 1)
+    for _ in range(3):
+        s = 1 - t
+        value = s * s * ((1 + 2 * t) * a + t * da) + t * t * ((1 + 2 * s) * b - s * db)
+        slope = 6 * t * s * (b - a) + s * (1 - 3 * t) * da + t * (3 * t - 2) * db
+        t = (t - value / slope).clamp(0.01, 0.99)
+    return torch.where(torch.isfinite(t), t, 0.5)
 
 
 def _hidden(mix: Mixtures, grid: Grid, values: Derivatives) -> tuple[Tensor, Tensor]:
@@ -289,8 +308,8 @@ def _refined(
 
     def excess(index: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         logp, score, bend = mix.at(row[index], anchor[index], x)
-        # A step on the parabola cubes the error: 1e-6 of the natural length is the last step.
-        settled = 1e-6 * torch.minimum(unit[index], 1 / score.abs())
+        # A step on the parabola cubes the error: 1e-5 of the natural length is the last step.
+        settled = 1e-5 * torch.minimum(unit[index], 1 / score.abs())
         return logp - level[index], score, bend - score.square(), settled
 
     sign = torch.where(rising, 1.0, -1.0).to(torch.float64)

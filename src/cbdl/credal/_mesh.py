@@ -54,6 +54,7 @@ _GAUSS_WEIGHTS = [
     0.417959183673469387755102040816327,
 ]
 POINTS = 15
+_NOTHING = 32767  # the step of the local scale where no component reaches
 
 
 def _rule(device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
@@ -149,25 +150,26 @@ def two_sum(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return high, (a - (high - rest)) + (b - rest)
 
 
-def runs(loc: Tensor, scale: Tensor, active: Tensor) -> Runs:
+def runs(loc: Tensor, scale: Tensor, active: Tensor, reach: float = REACH) -> Runs:
     """Where components (B, K) must be resolved, and how finely.
 
     Local scales are rounded down to the smallest scale of the set times a power of the root of 2, so that sets of
     similar components have few runs, and a change of unit changes nothing.
     """
-    ends, rests, first, last = _sorted_ends(loc, scale)
+    ends, rests, first, last = _sorted_ends(loc, scale, reach)
     smallest = torch.where(active, scale, math.inf).amin(-1, keepdim=True)
-    step = torch.where(active, (2 * (scale / smallest).log2()).floor(), math.inf).to(torch.float32)
+    step = torch.where(active, (2 * (scale / smallest).log2()).floor(), _NOTHING).to(torch.int16)
     # (B, 2K - 1) segments between ends, each with the step of the narrowest component that covers it.
-    segment = torch.arange(ends.shape[-1] - 1, device=loc.device)[:, None]
+    # Small integers: this is the one place with (B, 2K, K) numbers.
+    segment = torch.arange(ends.shape[-1] - 1, device=loc.device, dtype=first.dtype)[:, None]
     covers = (first[:, None, :] <= segment) & (segment < last[:, None, :])
-    local = torch.where(covers, step[:, None, :], math.inf).amin(-1)
+    local = torch.where(covers, step[:, None, :], _NOTHING).amin(-1)
     new = torch.ones_like(local, dtype=torch.bool)
     new[:, 1:] = local[:, 1:] != local[:, :-1]
     owner, start = new.nonzero(as_tuple=True)
     stop = torch.cat([start[1:], start.new_zeros(1)])
     stop = torch.where(stop == 0, local.shape[1], stop)
-    wanted = torch.isfinite(local[owner, start])
+    wanted = local[owner, start] < _NOTHING
     owner, start, stop = owner[wanted], start[wanted], stop[wanted]
     anchor, offset = ends[owner, start], rests[owner, start]
     length = (ends[owner, stop] - anchor) + (rests[owner, stop] - offset)
@@ -179,21 +181,25 @@ def runs(loc: Tensor, scale: Tensor, active: Tensor) -> Runs:
     return Runs(owner, anchor, offset, length, unit, gap)
 
 
-def _sorted_ends(loc: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The 2K ends loc -+ 9.5 scale in order, as value and rest, and the ranks of each component's two ends."""
-    low, low_rest = two_sum(loc, -REACH * scale)
-    high, high_rest = two_sum(loc, REACH * scale)
+def _sorted_ends(loc: Tensor, scale: Tensor, reach: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The 2K ends loc -+ reach scale in order, as value and rest, and the ranks of each component's two ends."""
+    low, low_rest = two_sum(loc, -reach * scale)
+    high, high_rest = two_sum(loc, reach * scale)
     ends, rests = torch.cat([low, high], -1), torch.cat([low_rest, high_rest], -1)
     order = lexicographic(ends, rests)
-    rank = torch.empty_like(order).scatter_(
-        -1, order, torch.arange(order.shape[-1], device=loc.device).expand_as(order)
-    )
+    # 16 bits hold the ranks of up to 16,383 components.
+    small = torch.int16 if order.shape[-1] < _NOTHING else torch.int64
+    place = torch.arange(order.shape[-1], device=loc.device, dtype=small).expand_as(order)
+    rank = torch.empty_like(order, dtype=small).scatter_(-1, order, place)
     first, last = rank.chunk(2, -1)
     return ends.gather(-1, order), rests.gather(-1, order), first, last
 
 
 def lexicographic(high: Tensor, low: Tensor) -> Tensor:
     """The order of the sums high + low along the last dimension; |low| is below the rounding of high."""
+    ordered, order = high.sort(dim=-1, stable=True)
+    if not (ordered[..., 1:] == ordered[..., :-1]).any():
+        return order
     order = low.argsort(dim=-1, stable=True)
     return order.gather(-1, high.gather(-1, order).argsort(dim=-1, stable=True))
 

@@ -10,12 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 EPS = torch.finfo(torch.float64).eps
+_DEEP = 1e-290
+"""Below this, relative to the highest component, a density is close to underflow."""
 
 Derivatives = tuple[Tensor, Tensor, Tensor]
 """log p, p' / p and p'' / p."""
@@ -44,10 +47,41 @@ class Mixtures:
         """(B, K): the components that are there."""
         return torch.isfinite(self.height)
 
+    @cached_property
+    def _packed(self) -> tuple[Tensor, Tensor]:
+        """loc, 1 / scale and shifted height side by side (B, 3 K), to be gathered at once; and the shift (B,)."""
+        shift = self.height.amax(-1)
+        return torch.cat([self.loc, 1 / self.scale, self.height - shift[:, None]], -1), shift
+
     def at(self, owner: Tensor, high: Tensor, low: Tensor) -> Derivatives:
-        """log p, p'/p and p''/p at flat points (R,)."""
+        """log p, p'/p and p''/p at flat points (R,). Made for speed: few passes over (R, K)."""
+        packed, shift = self._packed
+        K = self.loc.shape[1]
+        loc, inverse, height = packed.index_select(0, owner).tensor_split((K, 2 * K), -1)
+        z = (high[:, None] - loc).add_(low[:, None]).mul_(inverse)
+        terms = torch.addcmul(height, z, z, value=-0.5).exp_()
+        one = terms.new_ones(K)  # sums as products with ones: short rows are slow to sum otherwise
+        total = terms @ one
+        z.mul_(inverse)
+        part = terms * z
+        first = part @ one
+        second = part.mul_(z) @ one - terms.mul_(inverse).mul_(inverse) @ one
+        logp, score, bend = total.log() + shift[owner], -first / total, second / total
+        deep = (total < _DEEP).nonzero()[:, 0]
+        if len(deep):
+            logp[deep], score[deep], bend[deep] = self._deep(owner[deep], high[deep], low[deep])
+        return logp, score, bend
+
+    def _deep(self, owner: Tensor, high: Tensor, low: Tensor) -> Derivatives:
+        """The same where everything underflows: each point is shifted by its own largest term."""
         loc, scale, height = self.loc[owner], self.scale[owner], self.height[owner]
-        return _derivatives((high[:, None] - loc).add_(low[:, None]), scale, height, -1)
+        z = ((high[:, None] - loc) + low[:, None]) / scale
+        terms = height - 0.5 * z.square()
+        top = terms.amax(-1, keepdim=True)
+        terms = (terms - top).exp()
+        total = terms.sum(-1)
+        first, second = (terms * z / scale).sum(-1), (terms * (z.square() - 1) / scale.square()).sum(-1)
+        return top[:, 0] + total.log(), -first / total, second / total
 
     def on(self, high: Tensor, low: Tensor) -> Derivatives:
         """The same at N points for each mixture: (B, N). Made for speed: few passes over (B, K, N)."""
@@ -61,10 +95,9 @@ class Mixtures:
         second = square[:, None, :] @ terms.mul_(z)
         total = sums[:, 0]
         logp, score, bend = total.log() + shift, -first[:, 0] / total, (second[:, 0] - sums[:, 1]) / total
-        # Deep in a gap everything underflows; there, and only there, each point needs its own shift.
-        owner, column = (total < 1e-290).nonzero(as_tuple=True)
-        at = (owner, column)
-        logp[at], score[at], bend[at] = self.at(owner, high[at], low[at])
+        at = (total < _DEEP).nonzero(as_tuple=True)
+        if len(at[0]):
+            logp[at], score[at], bend[at] = self._deep(at[0], high[at], low[at])
         return logp, score, bend
 
 
@@ -119,20 +152,6 @@ class Extremes:
 def mixtures(loc: Tensor, scale: Tensor, weights: Tensor) -> Mixtures:
     """`Mixtures` from parameters of shape (B, K)."""
     return Mixtures(loc, scale, weights, weights.log() - scale.log() - LOG_SQRT_2PI)
-
-
-def _derivatives(y: Tensor, scale: Tensor, height: Tensor, dim: int) -> Derivatives:
-    """From y - loc, which is overwritten. Shifted by the largest term, so nothing underflows to 0 / 0."""
-    inverse = 1 / scale
-    z = y.mul_(inverse)
-    square = z.square()
-    terms = torch.addcmul(height, square, square.new_full((), 1.0), value=-0.5)
-    top = terms.amax(dim, keepdim=True)
-    terms = terms.sub_(top).exp_()
-    total = terms.sum(dim)
-    first = z.mul_(inverse).mul_(terms).sum(dim)
-    second = square.sub_(1).mul_(inverse.square()).mul_(terms).sum(dim)
-    return top.squeeze(dim) + total.log(), -first / total, second / total
 
 
 def masses(

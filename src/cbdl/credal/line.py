@@ -361,9 +361,9 @@ class MixtureCredalSet(_Line):
     >>> cs = MixtureCredalSet(loc=[[-2.0, 2.0], [0.0, 1.0]], scale=0.5)
     >>> cs
     MixtureCredalSet(batch_shape=(), num_extremes=2, num_components=2)
-    >>> cs[None] if cs.batch_shape else cs.region(0.1, "minimal").intervals.round(2)
-    array([[-2.84, -1.17],
-           [-0.72,  2.75]])
+    >>> cs.region(0.1, "minimal").intervals.round(2)
+    array([[-2.74, -1.24],
+           [-0.41,  2.74]])
     """
 
     def __init__(self, loc: ArrayLike, scale: ArrayLike, weights: ArrayLike | None = None) -> None:
