@@ -96,6 +96,7 @@ def test_groups_of_members_joined_are_the_whole_cohort(method: Any, space: str) 
     assert torch.isfinite(theta).all()
     assert torch.allclose(joined.sample(5, seed=1), theta, rtol=0, atol=1e-6)
     assert torch.equal(posterior.sample(5, seed=1), theta)
+    assert torch.allclose(posterior.sample(3, seed=1, start=2), theta[:, 2:], rtol=0, atol=1e-12)
     assert type(joined.record) is type(posterior.record)
     assert joined.record.loss.shape == posterior.record.loss.shape
     numbers = predict(whole, posterior, data, data.x, draws=2)

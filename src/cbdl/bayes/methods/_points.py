@@ -6,7 +6,6 @@ What Ensemble, Laplace, LastLayer, SGHMC and HMC share.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -94,7 +93,7 @@ class PointObjective:
             self.noise,
             batch.x,
             self.buffers,
-            lambda out, own: cohort.score(batch, out, own),
+            cohort.scorer(batch),
             lambda seen, rows: torch.ones_like(seen),
             step,
         )
@@ -196,7 +195,7 @@ class Potential:
                 noise,
                 batch.x,
                 self.buffers,
-                _scorer(cohort, batch),
+                cohort.scorer(batch),
                 lambda seen, rows: torch.full_like(seen, total),
                 training=False,
             )
@@ -205,7 +204,3 @@ class Potential:
             by_noise += own / theta.shape[1]
         density, by_prior = log_prior(cohort.prior, theta)
         return value - density, by_theta - by_prior, by_noise
-
-
-def _scorer(cohort: Cohort, batch: Batch) -> Callable[[Tensor, Tensor], Tensor]:
-    return lambda out, own: cohort.score(batch, out, own)

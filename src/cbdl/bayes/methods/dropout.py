@@ -23,11 +23,12 @@ from torch import Tensor, nn
 from cbdl.bayes._random import NormalStream
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.data import Batch, Data
+from cbdl.bayes.draws import common_normal
 from cbdl.bayes.flat import TRANSPOSED
 from cbdl.bayes.forward import Buffers
 from cbdl.bayes.train import Plan, Record, Run, train
 
-from ._points import buffer_state, log_prior, normal_draws, state_buffers
+from ._points import buffer_state, log_prior, state_buffers
 
 
 @dataclass(frozen=True)
@@ -132,10 +133,10 @@ class DropoutPosterior:
     buffers: Buffers
     record: Record | None = None
 
-    def sample(self, draws: int, seed: int = 0) -> Tensor:
-        """theta (members, draws, P)."""
-        numbers = normal_draws(self.seeds, draws, len(self.units.below), self.weights, "sample", seed)
-        return self.weights.unsqueeze(1) * self.units.mask(numbers)
+    def sample(self, draws: int, seed: int = 0, start: int = 0) -> Tensor:
+        """theta (members, draws, P) from the common masks number start, start + 1, ... of stream `seed`."""
+        numbers = common_normal(seed, draws, len(self.units.below), like=self.weights, start=start)
+        return self.weights.unsqueeze(1) * self.units.mask(numbers.unsqueeze(0))
 
     def state(self) -> dict[str, Tensor]:
         return {"weights": self.weights, "noise": self.noise, **buffer_state(self.buffers)}
@@ -170,7 +171,7 @@ class _Objective:
             noise,
             batch.x,
             self.buffers,
-            lambda out, own: cohort.score(batch, out, own),
+            cohort.scorer(batch),
             lambda seen, rows: torch.full_like(seen, 1 / draws),
             step,
         )

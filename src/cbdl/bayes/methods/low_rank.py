@@ -23,6 +23,7 @@ from cbdl.bayes._densities import HALF_LOG_2PI
 from cbdl.bayes._random import NormalStream
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.data import Batch, Data
+from cbdl.bayes.draws import common_normal
 from cbdl.bayes.forward import Buffers
 from cbdl.bayes.train import Plan, Record, Run, train
 
@@ -104,10 +105,10 @@ class LowRankPosterior:
         """Standard deviations of the parameters (members, P)."""
         return (self.diagonal.square() + self.factor.square().sum(2)).sqrt()
 
-    def sample(self, draws: int, seed: int = 0) -> Tensor:
-        """theta (members, draws, P)."""
+    def sample(self, draws: int, seed: int = 0, start: int = 0) -> Tensor:
+        """theta (members, draws, P) from the common base draws number start, start + 1, ... of stream `seed`."""
         size = self.mu.shape[1]
-        eps = normal_draws(self.seeds, draws, size + self.factor.shape[2], self.mu, "sample", seed)
+        eps = common_normal(seed, draws, size + self.factor.shape[2], like=self.mu, start=start)
         return (
             self.mu.unsqueeze(1)
             + self.diagonal.unsqueeze(1) * eps[..., :size]
@@ -233,7 +234,7 @@ class _Objective:
             noise,
             batch.x,
             self.buffers,
-            lambda out, own: cohort.score(batch, out, own),
+            cohort.scorer(batch),
             lambda seen, rows: torch.full_like(seen, 1 / draws),
             step,
         )
