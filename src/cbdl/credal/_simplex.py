@@ -16,8 +16,11 @@ from torch import Tensor
 
 from cbdl.credal._cholesky import Cholesky
 
-Objective = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-"""objective(beta (b, m), rows (b,)) -> value (b,), gradient (b, m), Hessian (b, m, m)."""
+Hessian = Tensor | Callable[[Tensor], Tensor]
+"""(b, m, m), or a function that makes it for some of the b sets: stay (s,) -> (s, m, m)."""
+
+Objective = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Hessian]]
+"""objective(beta (b, m), rows (b,)) -> value (b,), gradient (b, m), Hessian."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,10 @@ def minimise(
     do. After `max_steps` the best certified point is returned, with a gap that says how good it is.
 
     `start` (B, m), strictly inside the simplex, is a warm start; the default is uniform weights.
-    `rows` names the sets that are asked for. It is the same object from call to call while none has left, so
-    that an objective may keep what it gathered. Of the Hessian only the lower triangle is read, before the
-    next call; it may be any strided view, and one of (m, m, b) memory saves time.
+    `rows` names the sets that are asked for; sets only ever leave, so as long as their number is the same an
+    objective may keep what it gathered. Of the Hessian only the lower triangle is read, before the next call;
+    it may be any strided view. Views of (m, m, b) memory save time, and so does a function that is called only
+    when sets go on.
 
     >>> target = torch.tensor([[0.2, 0.8], [1.5, -0.5]], dtype=torch.float64)
     >>> def half_square(beta, rows):
@@ -96,9 +100,9 @@ class _Run:
         self._compact()
 
     def _evaluate(self) -> None:
-        """f, its gradient and Hessian at beta; the best certified point is kept; sets that are done stop."""
-        value, gradient, hessian = self.objective(self.beta.T, self.rows)
-        self.gradient, self.hessian = gradient.T.contiguous(), hessian.permute(1, 2, 0)
+        """f and its derivatives at beta; the best certified point is kept; sets that are done stop."""
+        value, gradient, self.hessian = self.objective(self.beta.T, self.rows)
+        self.gradient = gradient.T.contiguous()
         gap = ((self.gradient - self.gradient.amin(0)) * self.beta).sum(0)
         better = self.live & (gap < self.best_gap)
         self.best_beta = torch.where(better, self.beta, self.best_beta)
@@ -118,15 +122,22 @@ class _Run:
         """Sets that stopped leave, once they are enough to be worth the copy."""
         left = int(self.live.sum())
         if left > 0.85 * self.rows.shape[0] or not left:
+            self.stay = torch.arange(self.rows.shape[0], device=self.rows.device)
             return
         self.keep()
-        stay = self.live.nonzero()[:, 0]
+        self.stay = stay = self.live.nonzero()[:, 0]
         for name in ("rows", "live", "bold", "gap", "best_gap", "best_value"):
             setattr(self, name, getattr(self, name)[stay])
         for name in ("beta", "z", "gradient", "best_beta"):
             setattr(self, name, getattr(self, name)[:, stay])
-        self.hessian = self.hessian[:, :, stay]
-        self.kkt = Cholesky(self.beta.shape[0], stay.shape[0], stay.device)
+        self.kkt = Cholesky(self.beta.shape[0], left, stay.device)
+
+    def _hessian(self) -> Tensor:
+        """(m, m, b): of the sets that stayed."""
+        if callable(self.hessian):
+            return self.hessian(self.stay).permute(1, 2, 0)
+        every = self.stay.shape[0] == self.hessian.shape[0]
+        return (self.hessian if every else self.hessian[self.stay]).permute(1, 2, 0)
 
     def step(self) -> None:
         """One Newton step on g - nu 1 - z = 0, sum_j beta_j = 1, beta_j z_j = sigma mu.
@@ -137,7 +148,7 @@ class _Run:
         beta, z, kkt = self.beta, self.z, self.kkt
         product = beta * z
         mu = product.mean(0)
-        kkt.factor(self.hessian, z / beta)
+        kkt.factor(self._hessian(), z / beta)
         right = torch.empty(beta.shape[0], 2, beta.shape[1], dtype=beta.dtype, device=beta.device)
         torch.neg(self.gradient, out=right[:, 0])
         right[:, 1] = 1

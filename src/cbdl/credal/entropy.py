@@ -16,7 +16,7 @@ from cbdl.credal._batch import in_chunks
 from cbdl.credal._border import Array
 from cbdl.credal._cholesky import outer_product
 from cbdl.credal._optimum import Optimum
-from cbdl.credal._simplex import minimise
+from cbdl.credal._simplex import Hessian, minimise
 
 _TINY = torch.finfo(torch.float64).tiny
 
@@ -26,7 +26,7 @@ _MANY = 40
 _ASCENTS = 4
 """Cheap first-order steps before the Newton steps."""
 
-_CHUNK = 1 << 25
+_CHUNK = 1 << 26
 """Bytes of a chunk: small enough for the cache, large enough to hide the cost of a call."""
 
 
@@ -67,55 +67,47 @@ def upper_entropy(P: Tensor, weights: Tensor | None = None) -> Optimum:
 def _maximise(P: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
     B, m, J = P.shape
     objective = (_FewOutcomes if J < _MANY else _ManyOutcomes)(P, weights)
-    start = _mirror_ascent(objective, torch.arange(B, device=P.device), m)
+    start = _mirror_ascent(objective, torch.full_like(P[..., 0], 1 / m))
     # Relative to |H|, which is at most log J for classes: all gaps end below 1e-9.
     tolerance = 9e-10 / max(1.0, math.log(J))
     best = minimise(objective, B, m, device=P.device, tolerance=tolerance, start=start)
     return -best.value, best.gap, best.point
 
 
-def _mirror_ascent(objective: _FewOutcomes | _ManyOutcomes, rows: Tensor, m: int) -> Tensor:
-    """(B, m): a few times beta_j <- beta_j exp(CE(P_j, q)) / sum, from uniform weights.
+def _mirror_ascent(objective: _FewOutcomes | _ManyOutcomes, beta: Tensor) -> Tensor:
+    """(B, m): a few times beta_j <- beta_j exp(CE(P_j, q)) / sum.
 
     They cost little beside a Newton step, save one or two of those, and never lower H (it is smooth with
     constant 1 relative to the entropy of beta). The weights stay well inside the simplex for what follows.
     """
-    beta = torch.full((rows.shape[0], m), 1 / m, dtype=torch.float64, device=rows.device)
     for _ in range(_ASCENTS):
-        gradient = objective.gradient(beta, rows)
+        gradient = objective.gradient(beta)
         beta = beta * (gradient.amin(-1, keepdim=True) - gradient).exp()
-        beta = (beta / beta.sum(-1, keepdim=True)).clamp_min(1e-3 / m)
+        beta = (beta / beta.sum(-1, keepdim=True)).clamp_min(1e-3 / beta.shape[1])
     return beta / beta.sum(-1, keepdim=True)
 
 
 class _FewOutcomes:
     """-H(beta P), its gradient sum_n w_n p_n (log q_n + 1) and Hessian sum_n w_n p_n p_n^T / q_n.
 
-    Outcomes first, sets last: a loop over the outcomes, each operation over all sets.
+    Outcomes first, sets last: a loop over the outcomes, each operation over all sets. Sets that left are
+    dropped with the next Hessian.
     """
 
     def __init__(self, P: Tensor, weights: Tensor | None) -> None:
-        self.P = self.all = P.permute(2, 1, 0).contiguous()
-        self.weights = self.all_weights = None if weights is None else weights.T.contiguous()
-        self.rows: Tensor | None = None
+        self.P = P.permute(2, 1, 0).contiguous()
+        self.weights = None if weights is None else weights.T.contiguous()
         self._allocate()
 
-    def __call__(self, beta: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q, log_q = self._mixture(beta, rows)
-        w = self.weights
-        share, root = (q * log_q, q.rsqrt()) if w is None else (q * log_q * w, q.rsqrt() * w.sqrt())
-        torch.mul(self.P, root[:, None], out=self.scaled)
-        self.hessian.zero_()
-        for part, left, right in self.outer_products:
-            part.addcmul_(left, right)
-        return share.sum(0), self._gradient(log_q), self.hessian.permute(2, 0, 1)
+    def __call__(self, beta: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Hessian]:
+        self.q, log_q = self._mixture(beta)
+        share = self.q * log_q if self.weights is None else self.q * log_q * self.weights
+        return share.sum(0), self._gradient(log_q), self._hessian
 
-    def gradient(self, beta: Tensor, rows: Tensor) -> Tensor:
-        return self._gradient(self._mixture(beta, rows)[1])
+    def gradient(self, beta: Tensor) -> Tensor:
+        return self._gradient(self._mixture(beta)[1])
 
-    def _mixture(self, beta: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        if rows is not self.rows:
-            self._gather(rows)
+    def _mixture(self, beta: Tensor) -> tuple[Tensor, Tensor]:
         beta = beta.T.contiguous()
         q = self.P[:, 0] * beta[0]
         for p, b in zip(self.P.unbind(1)[1:], beta.unbind()[1:], strict=True):
@@ -129,12 +121,17 @@ class _FewOutcomes:
             gradient.addcmul_(p, s)
         return gradient.T
 
-    def _gather(self, rows: Tensor) -> None:
-        self.rows = rows
-        if rows.shape[0] < self.P.shape[-1]:
-            self.P = self.all[..., rows]
-            self.weights = None if self.all_weights is None else self.all_weights[:, rows]
+    def _hessian(self, stay: Tensor) -> Tensor:
+        if stay.shape[0] < self.P.shape[-1]:
+            self.P, self.q = self.P[..., stay], self.q[:, stay]
+            self.weights = None if self.weights is None else self.weights[:, stay]
             self._allocate()
+        root = self.q.rsqrt() if self.weights is None else self.q.rsqrt() * self.weights.sqrt()
+        torch.mul(self.P, root[:, None], out=self.scaled)
+        self.hessian.zero_()
+        for part, left, right in self.outer_products:
+            part.addcmul_(left, right)
+        return self.hessian.permute(2, 0, 1)
 
     def _allocate(self) -> None:
         self.scaled = torch.empty_like(self.P)
@@ -146,30 +143,30 @@ class _ManyOutcomes:
     """The same function by one matrix product per set."""
 
     def __init__(self, P: Tensor, weights: Tensor | None) -> None:
-        self.P, self.weights = self.all, self.all_weights = P, weights
-        self.rows: Tensor | None = None
+        self.P, self.weights = P, weights
 
-    def __call__(self, beta: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q, log_q = self._mixture(beta, rows)
-        w = self.weights
-        share, root = (q * log_q, q.rsqrt()) if w is None else (q * log_q * w, q.rsqrt() * w.sqrt())
-        scaled = self.P * root[:, None]
-        return share.sum(-1), self._gradient(log_q), torch.bmm(scaled, scaled.mT)
+    def __call__(self, beta: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Hessian]:
+        self.q, log_q = self._mixture(beta)
+        share = self.q * log_q if self.weights is None else self.q * log_q * self.weights
+        return share.sum(-1), self._gradient(log_q), self._hessian
 
-    def gradient(self, beta: Tensor, rows: Tensor) -> Tensor:
-        return self._gradient(self._mixture(beta, rows)[1])
+    def gradient(self, beta: Tensor) -> Tensor:
+        return self._gradient(self._mixture(beta)[1])
 
-    def _mixture(self, beta: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        if rows is not self.rows:
-            self.rows = rows
-            if rows.shape[0] < self.P.shape[0]:
-                self.P = self.all[rows]
-                self.weights = None if self.all_weights is None else self.all_weights[rows]
+    def _mixture(self, beta: Tensor) -> tuple[Tensor, Tensor]:
         return _finite(torch.bmm(beta[:, None], self.P)[:, 0])
 
     def _gradient(self, log_q: Tensor) -> Tensor:
         slope = log_q + 1 if self.weights is None else (log_q + 1) * self.weights
         return torch.bmm(self.P, slope[..., None])[..., 0]
+
+    def _hessian(self, stay: Tensor) -> Tensor:
+        if stay.shape[0] < self.P.shape[0]:
+            self.P, self.q = self.P[stay], self.q[stay]
+            self.weights = None if self.weights is None else self.weights[stay]
+        root = self.q.rsqrt() if self.weights is None else self.q.rsqrt() * self.weights.sqrt()
+        scaled = self.P * root[:, None]
+        return torch.bmm(scaled, scaled.mT)
 
 
 def _finite(q: Tensor) -> tuple[Tensor, Tensor]:
