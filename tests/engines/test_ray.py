@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -42,7 +43,9 @@ def cluster() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+        ray.init(
+            address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error"
+        )
         try:
             yield ray
         finally:
@@ -156,19 +159,14 @@ def test_ray_of_its_own_is_started_and_ended() -> None:
 
 
 @contextmanager
-def _head() -> Iterator[str]:
+def _head(place: str) -> Iterator[str]:
     """A cluster of one node in a session of its own, which alone is ended: `ray stop` would end all on the machine."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    options = [
-        "--node-ip-address=127.0.0.1",
-        f"--port={port}",
-        "--num-cpus=2",
-        "--include-dashboard=false",
-        "--disable-usage-stats",
-    ]
-    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", *options]
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"]
+    command += ["--node-ip-address=127.0.0.1", f"--port={port}", "--num-cpus=2", f"--temp-dir={place}"]
+    command += ["--include-dashboard=false", "--disable-usage-stats"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(command, start_new_session=True, **quiet) as process:
         try:
@@ -189,7 +187,8 @@ def test_running_cluster_is_joined_and_left(monkeypatch: pytest.MonkeyPatch) -> 
     # a token of this test's own: the cluster stays closed to others, and no token of the user is touched
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    with _head() as address:
+    # a short path of its own: sockets need it short, and no trace is left where other runs look for a cluster
+    with TemporaryDirectory(prefix="r", ignore_cleanup_errors=True) as place, _head(place) as address:
         monkeypatch.setenv("RAY_ADDRESS", address)
         for where in ("auto", address):
             subprocess.run(

@@ -35,8 +35,9 @@ from .schedule import Schedule, Work, scratch
 
 @dataclass(frozen=True)
 class Ray:
-    """A Ray cluster. `address`: None starts Ray on this machine for the time of the training, "auto" or an address
-    joins a running cluster. If this process is already connected, that connection is used and kept.
+    """A Ray cluster. `address`: None starts Ray on this machine for the time of the training (unless RAY_ADDRESS names
+    a cluster), "auto" or an address joins a running cluster. If this process is already connected, that connection is
+    used and kept.
     """
 
     address: str | None = None
@@ -145,7 +146,8 @@ def _connected(ray: Any, address: str | None, options: Mapping[str, Any]) -> Ite
         return
     settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "warning", **options}
     if address is None and "RAY_ADDRESS" not in os.environ:
-        # a Ray of our own on this machine reports to nobody
+        # "local": not a cluster that somebody else started here, or whose trace is left; it reports to nobody
+        address = "local"
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         settings.setdefault("include_dashboard", False)
     ray.init(address=address, **settings)
@@ -317,8 +319,8 @@ class _Kept:
     keep: Callable[[tuple[int, int, float]], None]
     last: float = 0.0
 
-    def due(self) -> bool:
-        return time.monotonic() - self.last >= 0.5
+    def due(self, last: bool = False) -> bool:
+        return last or time.monotonic() - self.last >= 0.5
 
     def update(self, step: int, epoch: int, loss: float) -> None:
         self.last = time.monotonic()

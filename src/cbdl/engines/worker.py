@@ -88,8 +88,8 @@ class _Sent:
     def __init__(self, line: Line, steps: int) -> None:
         self.line, self.steps, self.last = line, steps, 0.0
 
-    def due(self) -> bool:
-        return time.monotonic() - self.last >= 0.25
+    def due(self, last: bool = False) -> bool:
+        return last or time.monotonic() - self.last >= 0.25
 
     def update(self, step: int, epoch: int, loss: float) -> None:
         self.last = time.monotonic()
