@@ -2,11 +2,12 @@
 
 The 20-10-10-2 regression network of 28,400 rows at batch 128, and ResNet-20 on CIFAR-shaped images. Both sides of a
 ratio run in the same process with the same number of threads, alternating, and the fastest of several runs counts.
-`python -m benchmarks.bench_engine members` prints time and memory against the number of priors.
+`python -m benchmarks.bench_engine members [FILE.svg]` prints (and plots) time and memory against the number of priors.
 """
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 import time
@@ -174,15 +175,46 @@ def rows() -> list[Row]:
 
 
 def against_members() -> list[tuple[int, float, float]]:
-    """(members, seconds of an epoch of the mlp, peak memory of the process in MB)."""
+    """(members, seconds of an epoch of the mlp, peak memory in MB), each in a process of its own."""
     made = regression()
-    out = []
-    for members in (1, 2, 4, 8, 16, 32):
-        (seconds,) = alternate(our_epoch(made, members))
-        out.append((members, seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
-    return out
+    return [
+        (members, *_apart(lambda members=members: our_epoch(made, members)))
+        for members in (1, 2, 4, 8, 16, 32)
+    ]
+
+
+def _apart(prepare: Callable[[], Callable[[], None]]) -> tuple[float, float]:
+    """Fastest seconds and peak memory of a job, in a forked process, so that peaks do not add up."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        (seconds,) = alternate(prepare())
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        os.write(write, f"{seconds} {peak}".encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as answer:
+        seconds_text, peak_text = answer.read().split()
+    os.waitpid(child, 0)
+    return float(seconds_text), float(peak_text)
+
+
+def plot(table: list[tuple[int, float, float]], path: str) -> None:
+    """Time and memory against the number of priors, as one picture."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 3), layout="constrained")
+    for place, (column, label) in enumerate(((1, "seconds an epoch"), (2, "peak memory, MB"))):
+        axes = figure.add_subplot(1, 2, place + 1)
+        axes.plot([row[0] for row in table], [row[column] for row in table], "o-")
+        axes.set(xlabel="members", ylabel=label, ylim=(0, None))
+    figure.savefig(path)
 
 
 if __name__ == "__main__" and "members" in sys.argv:
-    for members, seconds, memory in against_members():
+    torch.set_num_threads(1)
+    measured = against_members()
+    for members, seconds, memory in measured:
         print(f"{members:3d} members  {seconds:7.3f} s  {memory:7.0f} MB")
+    if sys.argv[-1].endswith((".png", ".svg")):
+        plot(measured, sys.argv[-1])

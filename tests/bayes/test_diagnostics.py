@@ -35,7 +35,7 @@ def fit(
     made: data.Data, some: list[priors.PriorLike], factory: object = net, **options: object
 ) -> tuple[Cohort, MeanFieldPosterior]:
     cohort = Cohort.of(some, likelihoods.Normal(factory), made)  # type: ignore[arg-type]
-    settings = {"epochs": 150, "lr": 2e-2, **options}
+    settings = {"epochs": 150, "lr": 2e-2, "patience": None, **options}
     return cohort, MeanField(**settings).fit(cohort, made, Run())  # type: ignore[arg-type]
 
 

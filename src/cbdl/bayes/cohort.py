@@ -158,10 +158,12 @@ class Cohort:
         return Scorer(self, batch)
 
     def mean_nll(
-        self, theta: Tensor, noise: Tensor, buffers: Buffers, data: Data, batch_size: int = 1024
+        self, theta: Tensor, noise: Tensor, buffers: Buffers, data: Data, batch_size: int | None = None
     ) -> Tensor:
         """The mean NLL over all rows of `data` (members, draws), in standardised units, evaluation mode."""
         total = theta.new_zeros(theta.shape[:2])
+        if batch_size is None:
+            batch_size = self.forward.rows(theta.shape[0] * theta.shape[1], data.x)
         for batch in data.parts(batch_size):
             out = self.forward(theta, batch.x, buffers)
             total += self.score(batch, out, noise)

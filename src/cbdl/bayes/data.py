@@ -71,7 +71,9 @@ class Data:
     @cached_property
     def size(self) -> float:
         """N of the objective mean NLL + T KL / N: rows, or the sum of their weights."""
-        return float(self.rows) if self.weights is None else float(self.weights.sum(dtype=torch.float64))
+        return (
+            float(self.rows) if self.weights is None else float(self.weights.cpu().sum(dtype=torch.float64))
+        )
 
     @cached_property
     def digest(self) -> str:

@@ -155,7 +155,7 @@ def _rows(
     kl = posterior.kl(cohort) / data.size if hasattr(posterior, "kl") else nothing
     loc, scale = cohort.prior.location(), cohort.prior.spread()
     left = ((mean - loc).abs() < 0.1 * scale) & (deviation > 0.9 * scale) & (deviation < 1.1 * scale)
-    share = left.to(torch.float64).mean(1)
+    share = left.float().mean(1)
     noise = _noise(cohort, posterior, data, theta)
     record = getattr(posterior, "record", None)
     failures = record.failures if record is not None else {}
@@ -212,7 +212,7 @@ def _between(moments: list[tuple[int, Tensor, Tensor]]) -> Tensor:
         for j, (b, other, spread) in enumerate(moments):
             if a == b:
                 square = (mean - other).square() + (deviation - spread).square()
-                out[i, j] = square.mean().sqrt().double()
+                out[i, j] = float(square.mean().sqrt())
     return out
 
 

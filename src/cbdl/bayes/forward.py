@@ -92,6 +92,14 @@ class Forward:
         with torch.no_grad():
             return self._run(theta, x, buffers, slice(None), step=None)[0]
 
+    def rows(self, copies: int, x: Tensor) -> int:
+        """How many rows of x to evaluate at once for so many networks, so that activations stay below 256 MB."""
+        if self.way == "loop":
+            return 1024
+        width = max((e.shape[0] for e in self.layout.entries if len(e.shape) > 1), default=1)
+        places = max(1, x[:1].numel() // max(1, x.shape[-1])) if x.ndim > 2 else 1
+        return max(16, min(1024, (1 << 26) // (copies * width * places)))
+
     def gradient(
         self,
         theta: Tensor,

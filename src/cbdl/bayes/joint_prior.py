@@ -157,7 +157,7 @@ def compile_priors(
                 [chosen[i][start + j].parameters(entry) for j, entry in enumerate(entries)] for i in rows
             ]
             values = tuple(
-                torch.stack([torch.cat([p[name] for p in row]) for row in parts]).to(device, dtype)
+                torch.stack([torch.cat([p[name] for p in row]) for row in parts]).to(dtype).to(device)
                 for name in family.parameters
             )
             terms.append(Term(family, index, columns, values))

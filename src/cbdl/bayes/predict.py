@@ -17,7 +17,7 @@ def predict(
     draws: int = 20,
     *,
     seed: int = 0,
-    batch_size: int = 1024,
+    batch_size: int | None = None,
 ) -> dict[str, Tensor]:
     """Numbers of the predictive distributions in the user's units, each (members, draws, rows, ...).
 
@@ -26,6 +26,8 @@ def predict(
     """
     theta = posterior.sample(draws, seed)
     parts: list[dict[str, Tensor]] = []
+    if batch_size is None:
+        batch_size = cohort.forward.rows(theta.shape[0] * draws, x)
     with torch.no_grad():
         for a in range(0, x.shape[0], batch_size):
             out = cohort.forward(theta, x[a : a + batch_size], posterior.buffers)

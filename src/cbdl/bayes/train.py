@@ -206,14 +206,14 @@ class Training:
 
     def _end_epoch(self, epoch: int) -> None:
         kept, trainee = self.kept, self.trainee
-        kept["loss"][epoch] = (kept["sum"] / self.per_epoch).double().cpu()
+        kept["loss"][epoch] = (kept["sum"] / self.per_epoch).cpu().double()
         kept["sum"].zero_()
         going = self._going()
         kept["epochs"][going] = epoch + 1
         if self.data.validation is None:
             return
         score = trainee.validate(self.data.validation)
-        kept["score"][epoch] = score.double().cpu()
+        kept["score"][epoch] = score.cpu().double()
         better = (score < kept["best"]).cpu() & going
         kept["best"] = torch.where(better.to(score.device), score, kept["best"])
         kept["waited"] = torch.where(better, 0, kept["waited"] + going.long())

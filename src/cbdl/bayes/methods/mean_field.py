@@ -44,7 +44,8 @@ class MeanField:
     cover all mass first spread q very wide, and take long to come back."""
     schedule: Literal["constant", "cosine"] = "cosine"
     clip: float | None = None
-    patience: int | None = None
+    patience: int | None = 10
+    """With validation data: epochs without a better validation ELBO before a member stops, at its best epoch."""
     start: Literal["network", "prior"] = "network"
     """Where the means start: at the network's own initialisation, or at the centres of the priors."""
     initial_scale: float = 0.01
