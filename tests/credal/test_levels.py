@@ -205,3 +205,15 @@ def test_interval_algebra_is_that_of_point_sets(a, b):
     assert A.measure.item() == pytest.approx(0.25 * in_a.sum().item())
     assert torch.equal(complement(complement(A)).rounded(), A.rounded())
     assert torch.equal(covered(side_by_side([A, A]), 2).rounded(), A.rounded())
+
+
+@pytest.mark.parametrize("spacing", [0.9, 1.0, 1.2, 1.5])
+def test_the_ripples_of_a_comb_are_resolved(spacing):
+    """Components on a comb make a plateau with ripples of 1e-9 and less, between which the level must fall."""
+    K = 30
+    mix = mix_of((spacing * np.arange(K)).tolist(), [1.0] * K, [1 / K] * K)
+    level, found = hdr(mix, 0.5)
+    excess, _ = outside_excess(mix, found, level, 0.5)
+    assert -3e-5 < excess.item() < 1e-12
+    np.testing.assert_allclose(mix.at(found.owner, found.high, found.low)[0], level.item(), atol=1e-13)
+    assert len(found.high) > 20

@@ -419,3 +419,12 @@ def test_bad_weights_events_and_points_are_named():
         normal().lower_expectation(lambda y: np.full_like(y, np.inf))
     with pytest.raises(ValueError, match="extremes"):
         normal().average([0.5, 0.5])
+
+
+def test_the_distance_to_the_hull_is_that_to_its_nearest_element():
+    """Proposition "dist_lemma": at most the distance to each extreme; 0 inside."""
+    cs = NormalCredalSet([0.0, 3.0], [1.0, 1.0])
+    assert cs.distance(([0.0, 3.0], 1.0, [0.5, 0.5]), "tv") == pytest.approx(0, abs=1e-6)
+    found = cs.distance((-2.0, 1.0), "kl", certificate=True)
+    assert found.value <= 2.0 + 1e-9  # KL(N(0, 1) | N(-2, 1)) = 2
+    assert found.gap < 1e-6

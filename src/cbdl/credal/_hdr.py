@@ -50,22 +50,24 @@ def _hdr(mix: Mixtures, alpha: float) -> tuple[Tensor, Crossings]:
     for step in range(80):
         u = level[rows]
         ends = crossings(shape, u, rows if len(rows) < len(mix) else None)
-        excess, slope = outside_excess(mix[rows], ends, u, alpha)
+        excess, slope = outside_excess(mix, ends, u, alpha, rows)
         a = torch.where(excess < 0, u, low[rows])
         b = torch.where(excess < 0, high[rows], u)
         low[rows], high[rows] = a, b
         newton = _newton(excess, slope, alpha)
         move = u + newton
         # Newton's step must stay inside and the miss must shrink; else halve (or go down by doubling steps).
-        bad = ~((move >= a) & (move <= b)) | (excess.abs() > 0.5 * before[rows])
+        bad = ~((move >= a) & (move <= b)) | (excess.abs() > 0.5 * before[rows]) | (newton.abs() > 30)
         before[rows] = torch.where(bad, math.inf, excess.abs())
         halved = torch.where(torch.isinf(a), b - 2.0**step, 0.5 * (a + b))
         rounding = 4 * EPS * (1 + u.abs())
         still = (excess.abs() <= 2 * EPS * alpha + rounding * slope) | (b - a <= rounding)
         # After a step this small the next one is below rounding; the ends move along their tangents.
         near = ~bad & (newton.abs() * slope.clamp_min(1).square() <= 1e-7)
-        level[rows] = torch.where(still, u, torch.where(bad, halved, move))
-        final = still | near
+        # Where the mass hangs on the last bit of the level (a plateau), end on the side that covers enough.
+        short = still & (excess > 1e-13)
+        level[rows] = torch.where(short, u - rounding, torch.where(still, u, torch.where(bad, halved, move)))
+        final = (still & ~short) | (near & ~still)
         done.append(_kept(ends, final, rows, torch.where(still, 0.0, newton)))
         rows = rows[~final]
         if len(rows) == 0:
@@ -94,39 +96,52 @@ def _kept(ends: Crossings, final: Tensor, rows: Tensor, shift: Tensor) -> Crossi
 
 
 def _coarse_level(grid: Grid, logp: Tensor, top: Tensor, alpha: float) -> Tensor:
-    """A level to start from, good to a few hundredths: bisection with masses by the trapezoidal rule."""
+    """A level to start from: bisection with masses by the trapezoidal rule, then one step by linear cells."""
     count = grid.count
     column = torch.arange(int(count.max()), device=count.device)
     index = grid.first[:-1, None] + torch.minimum(column, count[:, None] - 1)
-    # Single precision is plenty for a start.
+    # Relative to the highest point, single precision is plenty for a start.
     high, low, logp = grid.high[index], grid.low[index], (logp - top[grid.owner]).to(torch.float32)[index]
-    width = (high[:, 1:] - high[:, :-1]) + (low[:, 1:] - low[:, :-1])
-    weight = torch.nn.functional.pad(width, (0, 1)) + torch.nn.functional.pad(width, (1, 0))
-    mass = logp.exp() * (0.5 * weight * top.exp()[:, None]).to(torch.float32)
+    width = ((high[:, 1:] - high[:, :-1]) + (low[:, 1:] - low[:, :-1])).mul_(top.exp()[:, None])
+    width = width.to(torch.float32)
+    density = logp.exp()
+    mass = 0.5 * density * (torch.nn.functional.pad(width, (0, 1)) + torch.nn.functional.pad(width, (1, 0)))
     lower, upper = torch.full_like(logp[:, 0], math.log(alpha) - 60), torch.zeros_like(logp[:, 0])
-    for _ in range(math.ceil(math.log2((60 - math.log(alpha)) / 0.05))):
+    for _ in range(math.ceil(math.log2((60 - math.log(alpha)) / 0.1))):
         middle = 0.5 * (lower + upper)
         over = torch.where(logp >= middle[:, None], mass, 0.0).sum(-1) < 1 - alpha
         lower, upper = torch.where(over, lower, middle), torch.where(over, middle, upper)
-    return top + 0.5 * (lower + upper)
+    level = 0.5 * (lower + upper)
+    # log p taken as linear in each cell: the part above the level, and how fast it shrinks as the level rises.
+    a, b, c = logp[:, :-1], logp[:, 1:], level[:, None]
+    rise = (b - a).abs().clamp_min(1e-6)
+    part = ((torch.maximum(a, b) - c) / rise).clamp(0, 1)
+    cell = 0.5 * (torch.maximum(density[:, :-1], density[:, 1:]) + torch.minimum(a, b).clamp_min(c).exp())
+    inside = (part * cell * width).sum(-1)
+    slope = torch.where((part > 0) & (part < 1), width / rise, 0.0).sum(-1) * level.exp()
+    step = _newton((1 - inside - alpha).to(torch.float64), slope.to(torch.float64), alpha)
+    level = level + torch.where(torch.isfinite(step), step.clamp(-0.3, 0.3), 0.0)
+    return top + level.clamp_max(-1e-6)
 
 
-def outside_excess(mix: Mixtures, ends: Crossings, level: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
-    """(B,) twice: P(outside) - alpha and its derivative in the level.
+def outside_excess(
+    mix: Mixtures, ends: Crossings, level: Tensor, alpha: float, rows: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """(R,) twice: P(outside) - alpha and its derivative in the level, for the mixtures `rows` (all by default).
 
     Whichever of inside and outside has the smaller target is summed, so that it is known to all its digits.
     """
-    sets = len(mix)
+    rows = torch.arange(len(mix), device=level.device) if rows is None else rows
     slope = torch.zeros_like(level).index_add_(
         0, ends.owner, level.exp()[ends.owner] / ends.score.abs().clamp_min(torch.finfo(torch.float64).tiny)
     )
     total = torch.zeros_like(level)
     if alpha <= 0.5:
-        owner, low, high = complement_pieces(ends, sets)
-        return total.index_add_(0, owner, _mass(mix, owner, low, high)) - alpha, slope
+        owner, low, high = complement_pieces(ends, len(rows))
+        return total.index_add_(0, owner, _mass(mix, rows[owner], low, high)) - alpha, slope
     pair = torch.stack([ends.high, ends.low]).view(2, -1, 2)
     owner = ends.owner[::2]
-    inside = _mass(mix, owner, (pair[0, :, 0], pair[1, :, 0]), (pair[0, :, 1], pair[1, :, 1]))
+    inside = _mass(mix, rows[owner], (pair[0, :, 0], pair[1, :, 0]), (pair[0, :, 1], pair[1, :, 1]))
     return (1 - alpha) - total.index_add_(0, owner, inside), slope
 
 
@@ -150,11 +165,10 @@ def complement_pieces(
 
 
 def _mass(mix: Mixtures, owner: Tensor, low: tuple[Tensor, Tensor], high: tuple[Tensor, Tensor]) -> Tensor:
-    part = mix[owner]
     return masses(
-        part.loc,
-        part.scale,
-        part.weight,
+        mix.loc[owner],
+        mix.scale[owner],
+        mix.weight[owner],
         (low[0][:, None], low[1][:, None]),
         (high[0][:, None], high[1][:, None]),
     )

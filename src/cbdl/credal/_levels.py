@@ -1,8 +1,8 @@
 """Where a Normal mixture crosses a level: every crossing, to full precision, and none lost.
 
-The shape of the density comes first. On a grid of cells of half the local scale the signs of p' and
-p'' show every turning point: a ripple that fits between two nodes has an amplitude below rounding, because
-a mixture whose components have scales of at least s damps waves of length l by exp(-2 pi^2 s^2 / l^2).
+The shape of the density comes first. On a grid of cells of 0.6 local scales the signs of p' and p'' at the
+nodes show every turning point but those of ripples shorter than 0.8 scales. A mixture whose components have
+scales of at least s damps waves of length l by exp(-2 pi^2 s^2 / l^2), so such ripples are below 4e-14 of p.
 Between turning points p is monotone, so each cell holds one crossing or none. Beyond the reach of all
 components p is monotone, and in a gap between them p'' > 0: one cell each is enough there.
 
@@ -20,7 +20,7 @@ from torch import Tensor
 from cbdl.credal._mesh import Runs, cells, runs
 from cbdl.credal._mixture import Derivatives, Mixtures, solve
 
-CELL = 0.5
+CELL = 0.6
 """Width of a cell in units of the local scale."""
 
 REACH = 7.0
