@@ -4,7 +4,17 @@ from importlib.metadata import version as _version
 
 from cbdl import credal, engines, nets
 from cbdl.bayes import likelihoods, priors
-from cbdl.bayes.methods import HMC, SGHMC, Dropout, Ensemble, Laplace, LastLayer, LowRank, MeanField
+from cbdl.bayes.methods import (
+    HMC,
+    SGHMC,
+    Dropout,
+    Ensemble,
+    Laplace,
+    LastLayer,
+    LowRank,
+    MeanField,
+)
+from cbdl.bayes.methods.divergences import ChiSquared, Renyi
 from cbdl.credal import CategoricalCredalSet, DiagonalNormalCredalSet, MixtureCredalSet, NormalCredalSet
 from cbdl.model import CBDL
 from cbdl.store import load
@@ -16,6 +26,7 @@ __all__ = [
     "HMC",
     "SGHMC",
     "CategoricalCredalSet",
+    "ChiSquared",
     "DiagonalNormalCredalSet",
     "Dropout",
     "Ensemble",
@@ -25,6 +36,7 @@ __all__ = [
     "MeanField",
     "MixtureCredalSet",
     "NormalCredalSet",
+    "Renyi",
     "__version__",
     "credal",
     "engines",

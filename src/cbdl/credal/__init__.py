@@ -1,16 +1,24 @@
 """Sets of distributions: the mathematics of finitely generated credal sets. Knows no network."""
 
 from cbdl.credal import across, capacity
+from cbdl.credal._optimum import Certified
 from cbdl.credal.base import CredalSet, Region, Uncertainty
 from cbdl.credal.categorical import CategoricalCredalSet
+from cbdl.credal.content import region_level
 from cbdl.credal.entropy import reference_entropy
 from cbdl.credal.euclidean import DiagonalNormalCredalSet
+from cbdl.credal.euclidean_events import Box, HalfSpace
+from cbdl.credal.euclidean_mixture import DiagonalMixture
 from cbdl.credal.line import MixtureCredalSet, NormalCredalSet
 
 __all__ = [
+    "Box",
     "CategoricalCredalSet",
+    "Certified",
     "CredalSet",
+    "DiagonalMixture",
     "DiagonalNormalCredalSet",
+    "HalfSpace",
     "MixtureCredalSet",
     "NormalCredalSet",
     "Region",
@@ -18,4 +26,5 @@ __all__ = [
     "across",
     "capacity",
     "reference_entropy",
+    "region_level",
 ]
