@@ -122,8 +122,8 @@ class Normal(Prior):
 
 @dataclass(frozen=True)
 class Laplace(Prior):
-    """Laplace with mean `loc` and standard deviation `scale`: density exp(-|t - loc| / b) / 2b, b = scale /
-    sqrt 2.
+    """Laplace with mean `loc` and standard deviation `scale`: density ``exp(-|t - loc| / b) / 2b`` with
+    b = scale / sqrt 2.
     """
 
     loc: float = 0.0
@@ -277,7 +277,7 @@ class Centred(Prior):
 
 @dataclass(frozen=True)
 class Pretrained(Prior):
-    """Normal around pretrained parameters: loc = w, scale = max(delta |w|, floor), coordinate by coordinate
+    """Normal around pretrained parameters: loc = w, scale = ``max(delta |w|, floor)``, coordinate by coordinate
     (MOPED).
     """
 
@@ -384,7 +384,7 @@ def seeded(prior: PriorLike, n: int, *, seed: int = 0) -> list[PriorLike]:
 
 
 def pretrained(state: Mapping[str, Tensor], *, delta: float = 0.1, floor: float = 1e-3) -> Pretrained:
-    """Empirical Bayes from a pretrained `state_dict` (MOPED): Normal(w, max(delta |w|, floor)) for every
+    """Empirical Bayes from a pretrained `state_dict` (MOPED): ``Normal(w, max(delta |w|, floor))`` for every
     weight w.
     """
     return Pretrained(state, delta, floor)

@@ -267,7 +267,7 @@ class CategoricalCredalSet(CredalSet):
     ) -> Array | Certified:
         """inf over the hull of the distance to `p` (J,) or (..., J); kinds: see `cbdl.credal.distance`.
 
-        `order` is for "renyi", `cost` for the Wasserstein distances: (J, J), or "index" for |i - j|. With
+        `order` is for "renyi", `cost` for the Wasserstein distances: (J, J), or "index" for ``|i - j|``. With
         `certificate`, the value with its gap and the weights of the nearest mixture.
         """
         P, target, shape = self._against(p)

@@ -1,0 +1,44 @@
+"""The reference lists every public name, and importing cbdl stays light."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cbdl
+from cbdl import credal, engines, likelihoods, nets, priors
+
+TEXT = (Path(__file__).parent.parent / "docs" / "api.md").read_text()
+
+
+@pytest.mark.parametrize("name", [n for n in cbdl.__all__ if not n.startswith("__")])
+def test_every_public_name_is_in_the_reference(name):
+    assert f"cbdl.{name}" in TEXT or f"cbdl.bayes.{name}" in TEXT
+
+
+@pytest.mark.parametrize("name", credal.__all__)
+def test_every_name_of_the_kernel_is_in_the_reference(name):
+    assert f"cbdl.credal.{name}" in TEXT or f"cbdl.{name}" in TEXT
+
+
+@pytest.mark.parametrize("module", [priors, likelihoods])
+def test_every_prior_and_likelihood_is_in_the_reference(module):
+    base = module.Prior if module is priors else module.Likelihood
+    short = module.__name__.rsplit(".", 1)[1]
+    for name, value in vars(module).items():
+        if isinstance(value, type) and issubclass(value, base) and value is not base and name[0] != "_":
+            assert f"cbdl.{short}.{name}" in TEXT, name
+
+
+def test_engines_and_networks_are_in_the_reference():
+    for name in ("Local", "Processes", "Ray"):
+        assert hasattr(engines, name)
+        assert f"cbdl.engines.{name}" in TEXT
+    assert all(name in TEXT for name in nets.__all__)
+
+
+def test_importing_cbdl_imports_nothing_heavy():
+    code = "import sys, cbdl; print([m for m in ('matplotlib', 'fastapi', 'ray', 'pandas') if m in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
