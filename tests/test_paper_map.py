@@ -9,13 +9,49 @@ import pytest
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "docs" / "paper-map.md").read_text()
 
-LABELS = """
-rem_fin_1 extrema_gen_lem ihdr-def tab_ex hdr-def fig:hdr_ex gen_entr_lem algo-1 breve-p approx-au-cbdl
-approx-eu-cbdl dist_lemma walley_core L_scr main1 ineq_main lemma_ccv choq_int_and_cvx_lp thm_rem_bounds_entropy
-no_belief post_pred_app alea_check ihdr_class cs_def dist_diff_dim dist_lemma2 dist_lemma3 eq_lemma1 eq_pre_lemma
-eq_lemma4 eq_lemma_comb ccv_gen easy_ineq sup_sum_inequality sup_minus log_incr inf_uncount sup_sum_ineq2 sup_prod
-sup_minus2 log_incr2
-""".split()
+LABELS = [
+    "rem_fin_1",
+    "extrema_gen_lem",
+    "ihdr-def",
+    "tab_ex",
+    "hdr-def",
+    "fig:hdr_ex",
+    "gen_entr_lem",
+    "algo-1",
+    "breve-p",
+    "approx-au-cbdl",
+    "approx-eu-cbdl",
+    "dist_lemma",
+    "walley_core",
+    "L_scr",
+    "main1",
+    "ineq_main",
+    "lemma_ccv",
+    "choq_int_and_cvx_lp",
+    "thm_rem_bounds_entropy",
+    "no_belief",
+    "post_pred_app",
+    "alea_check",
+    "ihdr_class",
+    "cs_def",
+    "dist_diff_dim",
+    "dist_lemma2",
+    "dist_lemma3",
+    "eq_lemma1",
+    "eq_pre_lemma",
+    "eq_lemma4",
+    "eq_lemma_comb",
+    "ccv_gen",
+    "easy_ineq",
+    "sup_sum_inequality",
+    "sup_minus",
+    "log_incr",
+    "inf_uncount",
+    "sup_sum_ineq2",
+    "sup_prod",
+    "sup_minus2",
+    "log_incr2",
+]
 """Labels of the paper's definitions, propositions, theorems, lemmas, remarks, equations and algorithm."""
 
 

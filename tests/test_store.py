@@ -86,7 +86,7 @@ def test_every_method_survives(method, tmp_path):
 def test_a_network_of_ones_own_is_asked_for_and_keeps_its_statistics(tmp_path):
     model = fitted([make_net])
     model.save(tmp_path / "m")
-    with pytest.raises(ModelError, match="make_net.*nets="):
+    with pytest.raises(ModelError, match=r"make_net.*nets="):
         cbdl.load(tmp_path / "m")
     back = cbdl.load(tmp_path / "m", nets=[make_net])
     np.testing.assert_array_equal(back.predict(X).loc, model.predict(X).loc)
@@ -140,7 +140,7 @@ def test_a_truncated_or_missing_file_is_named(copy):
     with pytest.raises(ModelError, match="bytes, the manifest says"):
         cbdl.load(copy)
     path.unlink()
-    with pytest.raises(ModelError, match="likelihood-1.safetensors is missing"):
+    with pytest.raises(ModelError, match=r"likelihood-1\.safetensors is missing"):
         cbdl.load(copy)
 
 
