@@ -18,7 +18,7 @@ from cbdl.bayes.checkpoint import Checkpoint
 from cbdl.bayes.cohort import Cohort, Member
 from cbdl.bayes.data import prepare
 from cbdl.bayes.methods._chains import ess, rhat
-from cbdl.bayes.methods.hmc import HMC, HMCRecord
+from cbdl.bayes.methods.hmc import HMC, HMCRecord, _Sampler
 from cbdl.bayes.methods.last_layer import LastLayer
 from cbdl.bayes.predict import predict
 from cbdl.bayes.train import Interrupted, Run, TrainingWarning
@@ -79,6 +79,18 @@ def test_a_learned_scale_comes_near_the_most_evident_one() -> None:
     exact = LastLayer().fit(cohort, data, Run())
     posterior = HMC(warmup=300, draws=50, chains=8).fit(cohort, data, Run())
     assert torch.allclose(posterior.noise.exp(), exact.noise.exp(), rtol=0.05)
+
+
+def test_the_energies_are_those_of_the_kept_draws() -> None:
+    cohort, data, _ = problem()
+    sampler = _Sampler(HMC(warmup=20, draws=15, chains=3), cohort, data)
+    with torch.no_grad():
+        for step in range(35):
+            _, gradient = sampler.gradient(next(data.epoch(0, 0, 64)), step, 35)
+            sampler.step(sampler.variables, gradient, 1.0, step)
+        for i in range(15):
+            value = sampler.potential(sampler.state["kept"][:, :, i], sampler.noise)[0]
+            assert torch.allclose(sampler.state["energy"][:, :, i], value)
 
 
 def test_a_member_alone_makes_the_same_draws() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -165,6 +166,30 @@ def test_kronecker_is_exact_for_a_layer_with_normal_noise() -> None:
     assert torch.allclose(found.evidence, exact.evidence, atol=1e-9)
     _, cov = moments(found.sample(20_000))
     assert ((cov - truth.covariance).abs() < 0.05 * truth.covariance.abs().amax((1, 2), keepdim=True)).all()
+
+
+@pytest.mark.parametrize(
+    ("net", "shape"),
+    [
+        (lambda: nn.Linear(2, 1), (5, 2)),
+        (lambda: nn.Conv2d(2, 1, 3, padding=1, stride=2), (2, 4, 6)),
+        (lambda: nn.Conv2d(2, 1, (1, 2), dilation=(1, 2), bias=False), (2, 4, 6)),
+    ],
+)
+def test_kronecker_is_exact_where_positions_share_a_weight(net: Any, shape: tuple[int, ...]) -> None:
+    """One output a position, each with its own target and the same noise: again the product is the matrix."""
+    source = torch.Generator().manual_seed(6)
+    x = torch.randn(7, *shape, generator=source, dtype=torch.float64)
+    y = torch.randn(net()(x.float()).shape, generator=source, dtype=torch.float64)
+    data = prepare(x, y, space="real", standardize=False, dtype=torch.float64)
+    chosen = [priors.Normal(0.0, 1.0), {"bias": priors.Normal(0.0, 3.0), "*": priors.Normal(0.2, 0.5)}]
+    cohort = Cohort.of(chosen, likelihoods.Normal(net, scale=0.7), data)
+    part = Part.of(cohort.layout, "all", data.x.device)
+    both = [
+        Laplace(hessian=h, newton=0).around(cohort, data, cohort.initial, cohort.initial_noise, {}, part)  # type: ignore[arg-type]
+        for h in ("full", "kronecker")
+    ]
+    assert torch.allclose(both[0].evidence, both[1].evidence, atol=1e-9)
 
 
 class Picture(nn.Module):
