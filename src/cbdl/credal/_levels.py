@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -139,22 +140,27 @@ def _all_runs(mix: Mixtures) -> Runs:
 def evaluate(mix: Mixtures, grid: Grid) -> Derivatives:
     """log p, p'/p and p''/p at the nodes (T,).
 
-    Grids of similar size are evaluated together, as many as the cache holds; the values of a node depend on
-    the node alone.
+    Grids of equal size are evaluated together, as many as the cache holds; the values of a node depend on the
+    node alone.
     """
-    count = grid.count
-    order = count.argsort()
-    sizes = count[order].tolist()
+    order = grid.count.argsort(stable=True)
+    sizes, groups = grid.count[order].unique_consecutive(return_counts=True)
     out = grid.high.new_empty(3, len(grid.high))
-    K, i = mix.loc.shape[1], 0
-    while i < len(sizes):
-        step = max(1, CACHE // (8 * K * sizes[min(i + max(1, CACHE // (8 * K * sizes[i])), len(sizes)) - 1]))
-        rows = order[i : i + step]
-        column = torch.arange(sizes[min(i + step, len(sizes)) - 1], device=rows.device)
-        index = grid.first[rows][:, None] + torch.minimum(column, count[rows][:, None] - 1)
-        for k, value in enumerate(mix[rows].on(grid.high[index], grid.low[index])):
-            out[k, index] = value
-        i += step
+    start = 0
+    for size, group in zip(sizes.tolist(), groups.tolist(), strict=True):
+        step = max(1, CACHE // (8 * mix.loc.shape[1] * size))
+        for i in range(start, start + group, step):
+            rows = order[i : min(i + step, start + group)]
+            first = grid.first[rows]
+            if int(rows[-1] - rows[0]) == len(rows) - 1:  # neighbours: a view instead of a gather
+                nodes: Any = slice(int(first[0]), int(first[-1]) + size)
+            else:
+                nodes = (first[:, None] + torch.arange(size, device=rows.device)).reshape(-1)
+            shape = (len(rows), size)
+            values = mix[rows].on(grid.high[nodes].view(shape), grid.low[nodes].view(shape))
+            for k, value in enumerate(values):
+                out[k, nodes] = value.reshape(-1)
+        start += group
     return out[0], out[1], out[2]
 
 
