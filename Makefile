@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
 
-demo: $(VENV)/.core  ## the main job on embedded data
+demo: $(VENV)/.plots  ## the main job on embedded data, with a report in demo-report/
 	$(BIN)/cbdl demo
 
 test: $(VENV)/.dev  ## tests, doctests and coverage
@@ -46,6 +46,6 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $@
 
 # One stamp an extra: .dev holds the packages of the extra "dev", and so on.
-$(VENV)/.dev $(VENV)/.docs $(VENV)/.bench: $(VENV)/.%: $(VENV)/.core
+$(VENV)/.dev $(VENV)/.docs $(VENV)/.bench $(VENV)/.plots: $(VENV)/.%: $(VENV)/.core
 	$(PIP) -e ".[$*]"
 	@touch $@
