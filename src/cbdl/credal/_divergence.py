@@ -218,6 +218,21 @@ def evaluate(data: Problem, beta: Tensor, kind: str, order: float = 1.0) -> Tens
     return _Objective(data, kind, order, zero)(beta, torch.arange(len(beta), device=beta.device))[0]
 
 
+def integrand(data: Problem, beta: Tensor, kind: str, order: float) -> tuple[Tensor, Tensor]:
+    """(B, N) the terms of the divergence without their weights, divided by exp of a shift (B,).
+
+    For "renyi" the terms are those of sum q^a p^(1-a), whose logarithm it is.
+    """
+    mixed = (beta.unsqueeze(1) @ data.ratio).squeeze(1)
+    lq = mixed.log() + data.log_top
+    if kind == "renyi" and order != 1.0:
+        shift = _log_power(data, lq.unsqueeze(1), order).squeeze(1)
+        return (order * lq + (1 - order) * data.log_p - shift.unsqueeze(-1)).exp(), shift
+    shift = _scale(data, kind, order)[0]
+    kind = "kl" if kind == "renyi" else kind
+    return DIVERGENCES[kind](lq, data.log_p, shift.unsqueeze(-1), order)[0], shift
+
+
 def _renyi(x: Tensor, a: float, shift: Tensor) -> Tensor:
     """The Renyi divergence from what was minimised: see `_Objective`."""
     if a > 1:
