@@ -59,6 +59,16 @@ def test_least_deviation_does_not_depend_on_the_unit(scale: float) -> None:
     )
 
 
+def test_gap_is_true_when_the_iteration_is_cut_short() -> None:
+    P, p = dirichlet(20, 4, 5), dirichlet(20, 5, seed=1)
+    want = least_deviation(P, p).value
+    rough = least_deviation(P, p, level=0.1)
+    assert rough.gap.max() > 1e-6
+    assert (rough.value >= want - 1e-12).all()
+    assert (rough.value - rough.gap <= want + 1e-12).all()
+    assert ((rough.value > 0.1) == (want > 0.1)).all()
+
+
 def qhull_mask(P: Tensor) -> np.ndarray:
     # The simplex is flat in R^J: one coordinate says nothing new.
     mask = np.zeros(P.shape[0], dtype=bool)

@@ -138,7 +138,7 @@ class _Places:
 def _edges(mesh: Mesh) -> _Places:
     """The ends of all panels; padding repeats the last end."""
     anchor = mesh.anchor[:, ::POINTS]
-    width = mesh.weight.unflatten(-1, (-1, POINTS)).sum(-1)
+    width = mesh.weight.view(len(anchor), -1, POINTS).sum(-1)
     first, last = mesh.offset[:, ::POINTS], mesh.offset[:, POINTS - 1 :: POINTS]
     margin = (width - (last - first)) / 2
     real = width > 0

@@ -48,7 +48,7 @@ class _Margins:
 
 def _split(x: Tensor, P: Tensor) -> tuple[Tensor, Tensor]:
     J = P.shape[-1]
-    return x[:, : J * J].unflatten(-1, (J, J)), x[:, J * J :]
+    return x[:, : J * J].reshape(-1, J, J), x[:, J * J :]
 
 
 def transport(P: Tensor, p: Tensor, cost: Tensor) -> Optimum:
