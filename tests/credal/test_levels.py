@@ -64,17 +64,24 @@ def test_crossings_are_those_of_a_fine_grid(seed, K, share):
 
 
 def test_a_pair_of_turning_points_inside_one_cell_is_not_lost():
-    # The shoulder of a main mode turns into a tiny bump: sweep through the birth of the pair.
-    for distance in np.linspace(2.2, 2.8, 13):
-        loc, scale, weights = [0.0, distance], [1.0, 0.7], [0.75, 0.25]
-        y = np.linspace(-1, 6, 70_001)
-        p = pdf(y, loc, scale, weights)
-        slope = np.diff(p)
-        turns = np.flatnonzero(slope[1:] * slope[:-1] < 0) + 1
-        if len(turns) != 3 or p[turns[2]] - p[turns[1]] < 1e-9:
-            continue
-        level = torch.tensor([math.log(0.5 * (p[turns[1]] + p[turns[2]]))], dtype=f64)
-        assert len(points(crossings(shape_of(mix_of(loc, scale, weights)), level))) == 4
+    """A shoulder turns into a bump as its component moves out: follow the pair of turning points from its birth."""
+    y = np.linspace(0.5, 4, 70_001)
+
+    def turns(distance):
+        z = y[:, None] - np.array([0.0, distance])
+        slope = -(np.array([0.75, 0.25 / 0.7**3]) * z * np.exp(-0.5 * (z / [1.0, 0.7]) ** 2)).sum(-1)
+        return np.flatnonzero((slope[1:] > 0) != (slope[:-1] > 0))
+
+    low, high = 1.5, 3.0
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if len(turns(middle)) == 2 else (middle, high)
+    for more in (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2):
+        for shift in np.linspace(0, 0.5, 6):  # moves the pair through the cells of the grid
+            loc, scale, weights = [0.0, high + more, -20 - shift], [1.0, 0.7, 1.4], [0.75, 0.25, 1e-3]
+            valley, bump = pdf(y[turns(high + more)], loc, scale, weights)
+            level = torch.tensor([math.log(0.5 * (valley + bump))], dtype=f64)
+            assert len(points(crossings(shape_of(mix_of(loc, scale, weights)), level))) == 4
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def evaluate(mix: Mixtures, grid: Grid) -> Derivatives:
     node alone.
     """
     order = grid.count.argsort(stable=True)
-    sizes, groups = grid.count[order].unique_consecutive(return_counts=True)
+    sizes, groups = torch.unique(grid.count, return_counts=True)
     out = grid.high.new_empty(3, len(grid.high))
     start = 0
     for size, group in zip(sizes.tolist(), groups.tolist(), strict=True):
