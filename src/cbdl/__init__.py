@@ -1,6 +1,8 @@
 """Credal Bayesian Deep Learning: networks that know what they do not know."""
 
 from importlib.metadata import version as _version
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
 from cbdl import credal, engines, nets
 from cbdl.bayes import likelihoods, priors
@@ -19,6 +21,9 @@ from cbdl.credal import CategoricalCredalSet, DiagonalNormalCredalSet, MixtureCr
 from cbdl.model import CBDL
 from cbdl.store import load
 
+if _TYPE_CHECKING:
+    from cbdl.estimators import CredalClassifier, CredalRegressor
+
 __version__ = _version("cbdl")
 
 __all__ = [
@@ -27,6 +32,8 @@ __all__ = [
     "SGHMC",
     "CategoricalCredalSet",
     "ChiSquared",
+    "CredalClassifier",
+    "CredalRegressor",
     "DiagonalNormalCredalSet",
     "Dropout",
     "Ensemble",
@@ -45,3 +52,12 @@ __all__ = [
     "nets",
     "priors",
 ]
+
+
+def __getattr__(name: str) -> _Any:
+    """The estimators when they are first asked for: whoever does not use them does not wait for scikit-learn."""
+    if name in ("CredalClassifier", "CredalRegressor"):
+        from cbdl import estimators
+
+        return getattr(estimators, name)
+    raise AttributeError(f"module 'cbdl' has no attribute {name!r}")

@@ -181,6 +181,10 @@ class CBDL:
         """Write the model as a folder; `cbdl.load` reads it back."""
         save(self, path)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # a copy for another process or a pickle does not carry the training data, as a saved model does not
+        return {**self.__dict__, "_data": None}
+
     # --- inside ---------------------------------------------------------------------------------------------
 
     def _prepare(self, X: Any, y: Any, weights: Any, validation: Any, *, standardize: bool) -> Data:

@@ -200,13 +200,14 @@ def test_new_inputs_of_another_shape_are_refused() -> None:
         data.new_inputs(X[:, :2], made, torch.float32)
 
 
-def test_weights_count_as_repeated_rows() -> None:
+@pytest.mark.parametrize("standardize", [False, True])
+def test_weights_count_as_repeated_rows(standardize: bool) -> None:
     """Weight 2 is the row twice: the same full-batch gradients, so the same training."""
     twice = data.prepare(
-        np.r_[X, X[:5]], np.r_[Y, Y[:5]], space="real", standardize=False, dtype=torch.float64
+        np.r_[X, X[:5]], np.r_[Y, Y[:5]], space="real", standardize=standardize, dtype=torch.float64
     )
     weights = np.r_[np.full(5, 2.0), np.ones(15)]
-    heavy = data.prepare(X, Y, space="real", weights=weights, standardize=False, dtype=torch.float64)
+    heavy = data.prepare(X, Y, space="real", weights=weights, standardize=standardize, dtype=torch.float64)
     results: list[Tensor] = []
     for made in (twice, heavy):
         cohort = Cohort.of([priors.Normal()], likelihoods.Normal(lambda: nn.Linear(3, 1), 0.5), made)

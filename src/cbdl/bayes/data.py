@@ -160,8 +160,8 @@ def prepare(
     if a.shape[0] == 0:
         raise ValueError(f"X has shape {tuple(a.shape)}: 0 rows; there is nothing to learn from")
     w = None if weights is None else _weights(weights, a.shape[0], dtype)
-    standard = _standard_inputs(a) if standardize and a.is_floating_point() else _identity(dtype)
-    unit = _standard_targets(b, space, standardize, dtype)
+    standard = _standard_inputs(a, w) if standardize and a.is_floating_point() else _identity(dtype)
+    unit = _standard_targets(b, w, space, standardize, dtype)
     made = Data(standard(a), unit(b), standard, unit, w)
     if validation is not None:
         made = replace(made, validation=_validation(validation, made, space, dtype))
@@ -325,27 +325,35 @@ def _identity(dtype: torch.dtype) -> Standard:
     return Standard(torch.zeros((), dtype=dtype), torch.ones((), dtype=dtype))
 
 
-def _standard(x: Tensor, axes: list[int]) -> Standard:
-    """Mean and standard deviation over `axes` (two passes, in float64); constant coordinates keep their
-    scale.
+def _standard(x: Tensor, axes: list[int], weights: Tensor | None) -> Standard:
+    """Mean and standard deviation over `axes` (two passes, in float64), a row of weight 2 counted twice.
+    Constant coordinates keep their scale.
     """
     wide = x.to(torch.float64)
-    loc = wide.mean(axes, keepdim=True)
-    scale = (wide - loc).square().mean(axes, keepdim=True).sqrt()
+
+    def mean(t: Tensor) -> Tensor:
+        if weights is not None:
+            t = t * (weights / weights.mean(dtype=torch.float64)).reshape(-1, *[1] * (x.ndim - 1))
+        return t.mean(axes, keepdim=True)
+
+    loc = mean(wide)
+    scale = mean((wide - loc).square()).sqrt()
     constant = scale <= 1e-12 * loc.abs().clamp_min(1e-300)
     scale = torch.where(constant, torch.ones_like(scale), scale)
     return Standard(loc[0].to(x.dtype), scale[0].to(x.dtype))
 
 
-def _standard_inputs(x: Tensor) -> Standard:
+def _standard_inputs(x: Tensor, weights: Tensor | None) -> Standard:
     keep = 1 if x.ndim == 2 or x.ndim > 3 else 2
-    return _standard(x, [axis for axis in range(x.ndim) if axis != keep])
+    return _standard(x, [axis for axis in range(x.ndim) if axis != keep], weights)
 
 
-def _standard_targets(y: Tensor, space: str, standardize: bool, dtype: torch.dtype) -> Standard:
+def _standard_targets(
+    y: Tensor, weights: Tensor | None, space: str, standardize: bool, dtype: torch.dtype
+) -> Standard:
     if space == "classes":
         return _identity(dtype)
     if space == "real" and standardize:
-        return _standard(y, [0])
+        return _standard(y, [0], weights)
     zero = torch.zeros(y.shape[1:], dtype=dtype)
     return Standard(zero, torch.ones_like(zero))

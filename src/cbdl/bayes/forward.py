@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -85,6 +85,15 @@ class Forward:
             log.info("%s cannot be batched (%s); its members are evaluated in a loop", _name(network), reason)
             made.way = "loop"
         return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        # the steps hold functions, which cannot be pickled; they follow from the network
+        return {**self.__dict__, "_steps": []}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self.way == "wide":
+            self._steps = wide.plan(self.network, self.layout) or []
 
     def __call__(self, theta: Tensor, x: Tensor, buffers: Buffers) -> Tensor:
         """Outputs in evaluation mode, without a gradient."""
