@@ -50,6 +50,8 @@ def _solve(A: Tensor, b: Tensor, level: Tensor) -> tuple[Tensor, ...]:
     size = torch.where(size > 0, size, 1.0)
     A, b = A / size[:, None, None], b / size[:, None]
     value, bound, beta = _interior_point(A, b, level / size)
+    # Sums are rounded; roots are taken of this bound, so it must not be above the truth.
+    bound = (bound - ABSOLUTE).clamp_min(0)
     return value * size, (value - bound).clamp_min(0) * size, beta
 
 

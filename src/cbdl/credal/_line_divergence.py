@@ -26,6 +26,10 @@ Mixture = tuple[Tensor, Tensor, Tensor]
 """loc, scale and weights: (B, m, M) for a set, (B, M) for one mixture."""
 
 
+REFINE = 2
+"""Panels are split: the logarithm of a mixture bends faster than its components where they cross."""
+
+
 def power_of(kind: str, order: float) -> float | None:
     """a, where the divergence is made of the integral of q^a p^(1-a) and its size matters; else None."""
     return (
@@ -81,7 +85,7 @@ def _finite(sets: Mixture, target: Mixture, kind: str, order: float) -> Optimum:
     m, M = sets[0].shape[1:]
     per_node = 8 * (10 * m + 3 * m * M + 30)
     value, gap, weights, error = on_meshes(
-        part, loc, scale, active, *sets, *target, beyond, per_node=per_node
+        part, loc, scale, active, *sets, *target, beyond, per_node=per_node, refine=REFINE
     )
     return Optimum(value, gap, weights, error)
 

@@ -19,6 +19,9 @@ from cbdl.credal._batch import in_chunks
 from cbdl.credal._linprog import interior_point, simplex
 from cbdl.credal._optimum import Optimum
 
+ROUNDING = 2e-15
+"""What rounding may do to a bound, relative to the largest cost."""
+
 
 @dataclass(frozen=True)
 class _Margins:
@@ -75,7 +78,9 @@ def _solve(P: Tensor, p: Tensor, cost: Tensor) -> tuple[Tensor, ...]:
     v = (cost - u.unsqueeze(-1)).amin(-2)
     u = (cost - v.unsqueeze(-2)).amin(-1)
     bound = (P @ u.unsqueeze(-1)).squeeze(-1).amin(-1) + (p * v).sum(-1)
-    return value, (value - bound.clamp_min(0)).clamp_min(0), beta
+    # Sums of numbers up to 1 are rounded; roots are taken of this bound, so it must not be above the truth.
+    bound = (bound - ROUNDING).clamp_min(0)
+    return value, (value - bound).clamp_min(0), beta
 
 
 def _repaired(plan: Tensor, q: Tensor, p: Tensor) -> Tensor:
