@@ -220,7 +220,7 @@ def _learn(name: str, values: Sequence[str], impute: bool) -> Column:
             "--impute to fill in the median or the most frequent value"
         )
     if is_numeric(present):
-        middle = repr(float(np.median([float(v) for v in present])))
+        middle = sorted(present, key=float)[(len(present) - 1) // 2]
         return Column(name, "number", (), middle if impute else None)
     _check_category(name, values, present)
     often = Counter(sorted(present)).most_common(1)[0][0]

@@ -83,7 +83,7 @@ def asked_about(trained: CBDL, people: People) -> dict[str, Any]:
 def sweep(trained: CBDL, train: People) -> dict[str, Any]:
     """The average person with a body-mass index far below to far above those of training."""
     seen = train.X[:, BMI]
-    bmi = np.linspace(seen.min() - 25, seen.max() + 25, 81)
+    bmi = np.linspace(seen.min() - 13, seen.max() + 25, 81)
     X = np.tile(train.X.mean(0), (len(bmi), 1))
     X[:, BMI] = bmi
     credal: Any = trained.predict(X, SAMPLES, predictive="normal")
@@ -119,9 +119,9 @@ def part(seed: int) -> Part:
         (
             "error: root mean square of the decision. width, coverage: of the interval that all networks agree to "
             f"cover with {1 - ALPHA:.0%}. aleatoric, epistemic and floor as above. Nobody knows the outcome far away.",
-            f"See: far away the epistemic uncertainty is {last['epistemic']:.2f}, against {first['epistemic']:.2f} inside, "
-            f"and the intervals are {last['width'] / first['width']:.1f} times as wide. People just beyond the range are "
-            f"still much like the others: {second['epistemic']:.2f}, and intervals "
+            f"See: far away the epistemic uncertainty is {last['epistemic']:.2f}, against {first['epistemic']:.2f} "
+            f"inside, and the intervals are {last['width'] / first['width']:.1f} times as wide. People just beyond the "
+            f"range are still much like the others: {second['epistemic']:.2f}, and intervals "
             f"{second['width'] / first['width']:.1f} times as wide.",
         ),
         {"alpha": ALPHA, **told},

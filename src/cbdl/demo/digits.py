@@ -85,7 +85,7 @@ def _photographs(source: np.random.Generator) -> Floats | None:
         for _ in range(PATCHES // len(pictures)):
             i, j = (source.integers(n - 8) for n in small.shape)
             patches.append(small[i : i + 8, j : j + 8].ravel())
-    return np.array(patches)
+    return source.permutation(np.array(patches))
 
 
 def asked_about(trained: CBDL, images: Images) -> dict[str, Any]:
@@ -119,8 +119,9 @@ def part(seed: int) -> Part:
         "digits",
         "2. Handwritten digits",
         f"{len(train.X)} of scikit-learn's digits (8 x 8 pixels) train {len(trained.priors)} x "
-        f"{len(trained.likelihoods)} Bayesian networks. Then they are asked about {len(asked[0].X)} new digits; about "
-        f"the same with noise (standard deviation {NOISE:g} of the range from white to black); and about what is no "
+        f"{len(trained.likelihoods)} Bayesian networks (at temperature 0.1: every image counts ten times). Then the "
+        f"networks are asked about {len(asked[0].X)} new digits; about the same with noise (standard deviation "
+        f"{NOISE:g} of the range from white to black); and about what is no "
         "digit: the clean digits with their pixels in another order (scrambled)"
         + (
             ", and pieces of 8 x 8 pixels of scikit-learn's two photographs, a temple and a flower."
