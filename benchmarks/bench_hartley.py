@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from benchmarks._table import Row, best_of
-from cbdl.credal.hartley import generalized_hartley
+from cbdl.credal.classes.hartley import generalized_hartley
 
 SETS, PEER_SETS, PEER_MEASURED, EXTREMES, CLASSES = 10_000, 500, 5, 10, 10
 

@@ -7,7 +7,7 @@ import torch
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from benchmarks._table import Row, best_of
-from cbdl.credal.class_regions import class_region
+from cbdl.credal.classes.regions import class_region
 
 SETS, PEER_SETS, EXTREMES, CLASSES, ALPHA = 10_000, 100, 10, 10, 0.1
 

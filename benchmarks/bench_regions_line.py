@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from benchmarks._table import Row, best_of
-from cbdl.credal.line import MixtureCredalSet
+from cbdl.credal.line.sets import MixtureCredalSet
 
 SETS, EXTREMES, COMPONENTS, ALPHA = 10_000, 4, 20, 0.05
 DRAWS, SAMPLED = 4_000, 50
@@ -51,7 +51,7 @@ def arviz_seconds(cs: MixtureCredalSet) -> tuple[float, float]:
 
 def exactness(cs: MixtureCredalSet) -> float:
     """The largest error of the mass of each extreme's own region, over all sets."""
-    from cbdl.credal._hdr import hdr, outside_excess
+    from cbdl.credal.line.hdr import hdr, outside_excess
 
     mix = cs[:1000]._flat().each()
     level, ends = hdr(mix, ALPHA)

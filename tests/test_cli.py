@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cbdl import cli, workflow
-from cbdl.credal import line_regions
+from cbdl.credal.line import regions as line_regions
 
 COMMANDS = ("fit", "predict", "evaluate", "info", "demo")
 FAST = [

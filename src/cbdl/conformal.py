@@ -17,11 +17,11 @@ import torch
 
 from cbdl.credal import CategoricalCredalSet, MixtureCredalSet, NormalCredalSet
 from cbdl.credal._border import Array, check_alpha
-from cbdl.credal._intervals import Intervals
 from cbdl.credal.base import CredalSet, Region
-from cbdl.credal.class_regions import region_from_mask
+from cbdl.credal.classes.regions import region_from_mask
 from cbdl.credal.content import class_levels, region_level
-from cbdl.credal.line_regions import LineRegion, finished
+from cbdl.credal.line.intervals import Intervals
+from cbdl.credal.line.regions import LineRegion, finished
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from cbdl.bayes.methods.mean_field import MeanField
 from cbdl.bayes.priors import Normal, PriorLike
 from cbdl.credal import DiagonalNormalCredalSet
 from cbdl.credal.base import CredalSet, Region
-from cbdl.credal.euclidean_regions import BoxRegion, Ellipsoids
-from cbdl.credal.line_regions import LineRegion
+from cbdl.credal.euclidean.regions import BoxRegion, Ellipsoids
+from cbdl.credal.line.regions import LineRegion
 from cbdl.engines.local import Method
 from cbdl.model import CBDL
 from cbdl.prediction import Form

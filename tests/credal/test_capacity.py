@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 from scipy.spatial import HalfspaceIntersection
 
-from cbdl.credal import _core, _setfunctions
-from cbdl.credal.capacity import Capacity, generalised_bayes, upper_posterior, upper_posterior_bound
+from cbdl.credal.capacity import core, set_functions
+from cbdl.credal.capacity.measure import Capacity, generalised_bayes, upper_posterior, upper_posterior_bound
 
 # Pairs (0, 1) and (2, 3) of unknown weight, fair inside: the envelope of two measures that is not convex.
 TWO_PAIRS = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5]])
@@ -43,7 +43,7 @@ def intervals(seed: int, n: int) -> Capacity:
 def distorted(seed: int, n: int) -> Capacity:
     """1 - (1 - P(A))^g: a concave upper probability that is no belief function's plausibility in general."""
     rng = np.random.default_rng(seed)
-    p = _core.indicators(n) @ rng.dirichlet(np.ones(n))
+    p = core.indicators(n) @ rng.dirichlet(np.ones(n))
     return Capacity.of(1 - (1 - p.clip(0, 1)) ** rng.uniform(1, 4), upper=True)
 
 
@@ -63,7 +63,7 @@ def as_set(points: np.ndarray) -> set[tuple[float, ...]]:
 def basic_solutions(lower: np.ndarray) -> np.ndarray:
     """The extreme points of the core as in a textbook: all ways to make n - 1 inequalities tight."""
     n = lower.size.bit_length() - 1
-    rows = _core.indicators(n)[1:-1]
+    rows = core.indicators(n)[1:-1]
     rows, level = np.vstack([rows, np.eye(n)]), np.append(lower[1:-1], np.zeros(n))
     found = []
     for chosen in itertools.combinations(range(len(rows)), n - 1):
@@ -187,7 +187,7 @@ def test_choquet_is_the_extreme_expectation_of_the_core_if_convex_and_a_bound_ot
     for v in (belief(seed, n), intervals(seed, n), Capacity.lower_envelope(extremes(seed, 3, n))):
         vertices = v.core_extremes()
         low, high = (vertices @ f).min(), (vertices @ f).max()
-        rows = _core.indicators(n)[1:-1]
+        rows = core.indicators(n)[1:-1]
         found = linprog(f, A_ub=-rows, b_ub=-v.values[1:-1], A_eq=np.ones((1, n)), b_eq=[1])
         assert low == pytest.approx(found.fun, abs=1e-8)
         assert v.lower_expectation(f) == pytest.approx(low, abs=1e-8)
@@ -209,21 +209,21 @@ def test_core_extremes_are_the_basic_solutions(seed: int, n: int, m: int) -> Non
     ties = rng.multinomial(6, np.full(n, 1 / n), size=m) / 6
     for v in (belief(seed, n), Capacity.lower_envelope(extremes(seed, m, n)), Capacity.lower_envelope(ties)):
         assert as_set(v.core_extremes()) == as_set(basic_solutions(v.values))
-        assert as_set(_core.vertices(v.values)) == as_set(v.core_extremes())
+        assert as_set(core.vertices(v.values)) == as_set(v.core_extremes())
 
 
 @pytest.mark.parametrize("seed", [51, 89])
 def test_points_where_many_constraints_meet_make_no_false_edges(seed: int) -> None:
     rng = np.random.default_rng(seed)
     v = Capacity.lower_envelope(rng.multinomial(4, np.full(4, 0.25), size=rng.integers(2, 5)) / 4)
-    assert as_set(_core.vertices(v.values)) == as_set(basic_solutions(v.values))
+    assert as_set(core.vertices(v.values)) == as_set(basic_solutions(v.values))
 
 
 def test_core_extremes_of_five_outcomes_equal_qhull() -> None:
     P = extremes(7, 6, 5)
     v = Capacity.lower_envelope(P)
     assert not v.is_convex()
-    rows, centre = _core.indicators(5)[1:-1], P.mean(0)
+    rows, centre = core.indicators(5)[1:-1], P.mean(0)
     # Eliminate the last outcome: p(A) >= v(A) becomes an inequality in the first four.
     a = rows[:, :4] - rows[:, 4:]
     halfspaces = np.column_stack([-a, v.values[1:-1] - rows[:, 4]])
@@ -256,12 +256,12 @@ def test_theorem_walley_core(seed: int, m: int, n: int) -> None:
 def test_degenerate_cores() -> None:
     p = np.array([[0.2, 0.5, 0.3]])
     np.testing.assert_allclose(Capacity.lower_envelope(p).core_extremes(), p, atol=1e-12)
-    np.testing.assert_allclose(_core.vertices(Capacity.lower_envelope(p).values), p, atol=1e-9)
+    np.testing.assert_allclose(core.vertices(Capacity.lower_envelope(p).values), p, atol=1e-9)
     segment = Capacity.lower_envelope(TWO_PAIRS)
     assert as_set(segment.core_extremes()) == as_set(TWO_PAIRS)
     vacuous = Capacity.from_intervals(np.zeros(4), np.ones(4))
     assert as_set(vacuous.core_extremes()) == as_set(np.eye(4))
-    assert as_set(_core.vertices(vacuous.values)) == as_set(np.eye(4))
+    assert as_set(core.vertices(vacuous.values)) == as_set(np.eye(4))
     one = Capacity.lower_envelope([[1.0]])
     assert one.core_extremes().tolist() == [[1.0]]
     assert (one.choquet([3.0]), one.upper_expectation([3.0])) == (3.0, 3.0)
@@ -412,7 +412,7 @@ def test_programmes_and_extreme_points_agree(monkeypatch: pytest.MonkeyPatch) ->
     ):
         for event in events(4):
             by_points = upper_posterior(prior, L, event)
-            monkeypatch.setattr("cbdl.credal.capacity.FEW_OUTCOMES", 0)
+            monkeypatch.setattr("cbdl.credal.capacity.measure.FEW_OUTCOMES", 0)
             assert upper_posterior(prior, L, event) == pytest.approx(float(by_points), abs=1e-7)
             monkeypatch.undo()
 
@@ -480,5 +480,5 @@ def test_bad_input_is_named(build: object, message: str) -> None:
 
 @pytest.mark.parametrize("i", range(4))
 def test_split_separates_the_events_without_and_with_an_outcome(i: int) -> None:
-    without, with_i = _setfunctions.split(torch.arange(16), i)
+    without, with_i = set_functions.split(torch.arange(16), i)
     assert torch.equal(with_i - without, torch.full((8,), 1 << i))

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 
-from cbdl.credal.categorical import CategoricalCredalSet
+from cbdl.credal.classes.categorical import CategoricalCredalSet
 
 TABLE = np.array([[0.7, 0.25, 0.03, 0.01, 0.01], [0.6, 0.2, 0.1, 0.05, 0.05], [0.5, 0.3, 0.15, 0.025, 0.025]])
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from cbdl.credal import _cover
 from cbdl.credal._border import border_of
-from cbdl.credal.class_regions import class_region, credible_set, region, region_from_mask
+from cbdl.credal.classes import cover
+from cbdl.credal.classes.regions import class_region, credible_set, region, region_from_mask
 
 METHODS = ("union", "lower-density", "minimal")
 NUMPY = border_of(np.zeros(1))
@@ -136,7 +136,7 @@ def test_reduction_and_branch_and_bound_agree_with_enumeration(
 ) -> None:
     for P in (softmaxes(3, 40, 4, 9), dyadic(3, 40, 3, 9)):
         truth = class_region(P, alpha, "minimal")
-        monkeypatch.setattr(_cover, "SUBSETS", 60)  # most sets need the reduction now, some HiGHS
+        monkeypatch.setattr(cover, "SUBSETS", 60)  # most sets need the reduction now, some HiGHS
         reduced = region(P, alpha, "minimal", border=NUMPY)
         assert (reduced.gap == 0).all()
         assert torch.equal(torch.from_numpy(reduced.measure), truth.sum(-1))
@@ -149,11 +149,11 @@ def test_reduction_and_branch_and_bound_agree_with_enumeration(
 def test_leaving_out_classes_that_do_not_matter_changes_nothing(alpha: float) -> None:
     P = torch.cat([softmaxes(5, 60, 3, 12), dyadic(5, 60, 2, 12)[:, [0, 1, 1]]])
     target = 1 - alpha - 1e-12
-    lower, upper, _ = _cover._bounds(P, target)
-    forced, free = _cover._reduce(P, upper, target, 1e-12)
+    lower, upper, _ = cover._bounds(P, target)
+    forced, free = cover._reduce(P, upper, target, 1e-12)
     assert (forced.any(), (~forced & ~free).any()) == (True, True)
     low, high = (lower - forced.sum(-1)).clamp_min(0), upper - forced.sum(-1)
-    reduced = _cover._enumerate_reduced(P, forced, free, 12, low, high, target, 1e-12)
+    reduced = cover._enumerate_reduced(P, forced, free, 12, low, high, target, 1e-12)
     assert torch.equal(reduced, class_region(P, alpha, "minimal"))
 
 
@@ -166,16 +166,16 @@ def test_a_proposal_of_highs_that_misses_the_level_by_its_tolerance_is_refused(
     second = [0.25, 0.25 - 5e-10, 0.20, 0.28, 0.02 + 5e-10]
     P = torch.tensor([[first, second]], dtype=torch.float64)
     assert len(brute_minimal(P[0].numpy(), 0.5)) == 3
-    assert _cover._bounds(P, 0.5)[0] == 2
-    monkeypatch.setattr(_cover, "SUBSETS", 0)
+    assert cover._bounds(P, 0.5)[0] == 2
+    monkeypatch.setattr(cover, "SUBSETS", 0)
     r = region(P, 0.5, "minimal", border=NUMPY)
     assert (r.measure[0], r.gap[0]) == (3, 0)
     assert r.level[0] >= 0.5
 
 
 def test_branch_and_bound_reports_what_it_could_not_prove(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_cover, "NODES", 1)
-    monkeypatch.setattr(_cover, "SUBSETS", 0)
+    monkeypatch.setattr(cover, "NODES", 1)
+    monkeypatch.setattr(cover, "SUBSETS", 0)
     P = softmaxes(8, 4, 12, 40, scale=0.3)
     r = region(P, 0.3, "minimal", border=NUMPY)
     truth = np.array([milp_size(p.numpy(), 0.7) for p in P])

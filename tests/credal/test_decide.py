@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from cbdl.credal._linprog import matrix_game
 from cbdl.credal._optimum import Optimum
 from cbdl.credal.decide import choose, decide
+from cbdl.credal.solvers.linprog import matrix_game
 
 RULES = ("maximin", "gamma-maximin", "gamma-maximax", "maximality", "e-admissible", "interval-dominance")
 

@@ -15,7 +15,7 @@ from scipy.spatial.distance import jensenshannon
 from scipy.stats import entropy
 from torch import Tensor
 
-from cbdl.credal.distance import KINDS, distance
+from cbdl.credal.classes.distance import KINDS, distance
 
 SMOOTH = ["kl", "reverse-kl", "hellinger", "chi2", "reverse-chi2", "jensen-shannon", "renyi"]
 

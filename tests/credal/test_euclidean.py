@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, optimize, special, stats
 
-from cbdl.credal import _diagonal, _montecarlo, euclidean_distance
 from cbdl.credal._optimum import Optimum
-from cbdl.credal._simplex import Minimum
-from cbdl.credal.euclidean import DiagonalNormalCredalSet
-from cbdl.credal.euclidean_events import Box, HalfSpace
-from cbdl.credal.euclidean_mixture import DiagonalMixture
-from cbdl.credal.line import NormalCredalSet
+from cbdl.credal.euclidean import diagonal, distance, montecarlo
+from cbdl.credal.euclidean.events import Box, HalfSpace
+from cbdl.credal.euclidean.mixture import DiagonalMixture
+from cbdl.credal.euclidean.sets import DiagonalNormalCredalSet
+from cbdl.credal.line.sets import NormalCredalSet
+from cbdl.credal.solvers.simplex import Minimum
 
 LOC = np.array([[0.0, 0.0], [1.0, -0.5], [-0.5, 2.0]])
 SCALE = np.array([[1.0, 0.5], [0.7, 1.5], [2.0, 1.0]])
@@ -78,7 +78,7 @@ def test_log_box_has_full_accuracy_over_the_whole_line():
     edges = np.array([-40.0, -9, -3, -1e-3, 0, 1e-9, 1, 5, 12, 38])
     a, b = (x.ravel() for x in np.meshgrid(edges, edges))
     a, b = a[a < b], b[a < b]
-    ours = _diagonal.log_box(torch.tensor(a), torch.tensor(b)).numpy()
+    ours = diagonal.log_box(torch.tensor(a), torch.tensor(b)).numpy()
     theirs = [_log_mass(x, y) for x, y in zip(a, b, strict=True)]
     np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
 
@@ -406,10 +406,10 @@ def test_certificates_also_hold_for_bad_weights(kind, monkeypatch):
         return Optimum(zero, zero, torch.full(A.shape[:2], 1 / A.shape[1], dtype=torch.float64), zero)
 
     good = answer()
-    monkeypatch.setattr(_montecarlo, "minimise", uniform)
-    monkeypatch.setattr(euclidean_distance, "minimise", uniform)
-    monkeypatch.setattr(euclidean_distance, "least_deviation", equal)
-    monkeypatch.setattr(euclidean_distance, "MAJORISATIONS", 0)
+    monkeypatch.setattr(montecarlo, "minimise", uniform)
+    monkeypatch.setattr(distance, "minimise", uniform)
+    monkeypatch.setattr(distance, "least_deviation", equal)
+    monkeypatch.setattr(distance, "MAJORISATIONS", 0)
     bad = answer()
     worse = (good.value - bad.value)[0] * (1 if kind == "entropy" else -1)
     noise = good.error[0] + bad.error[0]

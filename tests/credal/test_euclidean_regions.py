@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, special, stats
 
-from cbdl.credal.euclidean import DiagonalNormalCredalSet
+from cbdl.credal.euclidean.sets import DiagonalNormalCredalSet
 
 METHODS = ("union", "box", "lower-density", "minimal")
 LOC = np.array([[0.0, 0.0], [1.0, -0.5], [-0.5, 2.0]])

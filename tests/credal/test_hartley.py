@@ -10,8 +10,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cbdl.credal import hartley
-from cbdl.credal.hartley import event_probabilities, generalized_hartley, lower_envelope, maximal_imprecision
+from cbdl.credal.classes import hartley
+from cbdl.credal.classes.hartley import (
+    event_probabilities,
+    generalized_hartley,
+    lower_envelope,
+    maximal_imprecision,
+)
 
 
 def softmaxes(seed: int, B: int, m: int, J: int, scale: float = 2.0) -> torch.Tensor:

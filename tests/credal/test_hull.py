@@ -11,8 +11,8 @@ from scipy.optimize import linprog as highs
 from scipy.spatial import ConvexHull
 from torch import Tensor
 
-from cbdl.credal._l1 import least_deviation
-from cbdl.credal.hull import contains, extreme_mask
+from cbdl.credal.classes.hull import contains, extreme_mask
+from cbdl.credal.solvers.l1 import least_deviation
 
 
 def dirichlet(*shape: int, concentration: float = 1.0, seed: int = 0) -> Tensor:

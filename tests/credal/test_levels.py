@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from cbdl.credal._hdr import hdr, outside_excess
-from cbdl.credal._intervals import Intervals, complement, covered, intersection, side_by_side, union
-from cbdl.credal._levels import crossings, evaluate, make_grid, profile
-from cbdl.credal._mixture import mixtures
+from cbdl.credal.line.hdr import hdr, outside_excess
+from cbdl.credal.line.intervals import Intervals, complement, covered, intersection, side_by_side, union
+from cbdl.credal.line.levels import crossings, evaluate, make_grid, profile
+from cbdl.credal.line.mixture import mixtures
 
 f64 = torch.float64
 

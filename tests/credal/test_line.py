@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
 
-from cbdl.credal.line import MixtureCredalSet, NormalCredalSet
+from cbdl.credal.line.sets import MixtureCredalSet, NormalCredalSet
 
 inf = np.inf
 LOC, SCALE = np.array([0.0, 1.0, -2.0]), np.array([1.0, 2.0, 0.5])

@@ -15,7 +15,7 @@ from scipy.stats import norm, wasserstein_distance
 from torch import Tensor
 
 from cbdl.credal._optimum import Optimum
-from cbdl.credal.line_distance import KINDS, distance
+from cbdl.credal.line.distance import KINDS, distance
 
 Mixture = tuple[Tensor, Tensor, Tensor]
 

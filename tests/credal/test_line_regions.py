@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from cbdl.credal.line import MixtureCredalSet, NormalCredalSet
+from cbdl.credal.line.sets import MixtureCredalSet, NormalCredalSet
 
 METHODS = ("union", "lower-density", "minimal")
 

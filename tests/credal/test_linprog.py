@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog as highs
 from torch import Tensor
 
-from cbdl.credal import _linprog
-from cbdl.credal._linprog import Dense, linprog, matrix_game
+from cbdl.credal.solvers import linprog as programmes
+from cbdl.credal.solvers.linprog import Dense, linprog, matrix_game
 
 
 def game_value(G: Tensor) -> float:
@@ -126,8 +126,8 @@ def test_infeasible_and_unbounded_programmes_are_not_passed_off_as_solved() -> N
 def test_gap_is_true_when_the_iteration_is_cut_short(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     G = games("random", 10, 6, 8)
     want = matrix_game(G)
-    whole = _linprog.interior_point
-    monkeypatch.setattr(_linprog, "interior_point", lambda *a, **k: whole(*a, max_steps=steps, **k))
+    whole = programmes.interior_point
+    monkeypatch.setattr(programmes, "interior_point", lambda *a, **k: whole(*a, max_steps=steps, **k))
     rough = matrix_game(G)
     assert rough.gap.max() > 1e-6
     assert (rough.value <= want.value + 1e-10).all()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from cbdl.credal._mesh import cdf, density, log_density, on_meshes, quadrature
+from cbdl.credal.line.mesh import cdf, density, log_density, on_meshes, quadrature
 
 f64 = torch.float64
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from cbdl.credal._cholesky import Cholesky
-from cbdl.credal._simplex import minimise
+from cbdl.credal.solvers.cholesky import Cholesky
+from cbdl.credal.solvers.simplex import minimise
 
 CPU = torch.device("cpu")
 

@@ -3,13 +3,13 @@
 from cbdl.credal import across, capacity
 from cbdl.credal._optimum import Certified
 from cbdl.credal.base import CredalSet, Region, Uncertainty
-from cbdl.credal.categorical import CategoricalCredalSet
+from cbdl.credal.classes.categorical import CategoricalCredalSet
 from cbdl.credal.content import region_level
 from cbdl.credal.entropy import reference_entropy
-from cbdl.credal.euclidean import DiagonalNormalCredalSet
-from cbdl.credal.euclidean_events import Box, HalfSpace
-from cbdl.credal.euclidean_mixture import DiagonalMixture
-from cbdl.credal.line import MixtureCredalSet, NormalCredalSet
+from cbdl.credal.euclidean.events import Box, HalfSpace
+from cbdl.credal.euclidean.mixture import DiagonalMixture
+from cbdl.credal.euclidean.sets import DiagonalNormalCredalSet
+from cbdl.credal.line.sets import MixtureCredalSet, NormalCredalSet
 
 __all__ = [
     "Box",

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from cbdl.credal._border import Array, ArrayLike, check_finite, float64
-from cbdl.credal._hdr import outside_excess
-from cbdl.credal._levels import crossings, evaluate, make_grid, profile
-from cbdl.credal._mixture import Extremes, Mixtures
 from cbdl.credal.base import CredalSet
-from cbdl.credal.categorical import CategoricalCredalSet
-from cbdl.credal.line import MixtureCredalSet, NormalCredalSet
+from cbdl.credal.classes.categorical import CategoricalCredalSet
+from cbdl.credal.line.hdr import outside_excess
+from cbdl.credal.line.levels import crossings, evaluate, make_grid, profile
+from cbdl.credal.line.mixture import Extremes, Mixtures
+from cbdl.credal.line.sets import MixtureCredalSet, NormalCredalSet
 
 
 def class_levels(P: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from scipy.optimize import linprog
 from torch import Tensor
 
 from cbdl.credal._batch import in_chunks
-from cbdl.credal._linprog import matrix_game
+from cbdl.credal.solvers.linprog import matrix_game
 
 Rule = Literal[
     "maximin", "gamma-maximin", "gamma-maximax", "maximality", "e-admissible", "interval-dominance"

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from cbdl.credal._batch import in_chunks
 from cbdl.credal._border import Array
-from cbdl.credal._cholesky import outer_product
 from cbdl.credal._optimum import Optimum
-from cbdl.credal._simplex import Hessian, minimise
+from cbdl.credal.solvers.cholesky import outer_product
+from cbdl.credal.solvers.simplex import Hessian, minimise
 
 _TINY = torch.finfo(torch.float64).tiny
 

@@ -1,0 +1,7 @@
+"""Set functions on finite spaces: envelopes, cores, Choquet integrals, the generalised Bayes' rule (paper: appendices
+on the core, on Bayes' theorem for imprecise probabilities, and on bounds of entropy).
+"""
+
+from cbdl.credal.capacity.measure import Capacity, generalised_bayes, upper_posterior, upper_posterior_bound
+
+__all__ = ["Capacity", "generalised_bayes", "upper_posterior", "upper_posterior_bound"]

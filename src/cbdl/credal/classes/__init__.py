@@ -1,0 +1,1 @@
+"""Credal sets over finitely many classes."""

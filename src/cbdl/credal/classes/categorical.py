@@ -1,0 +1,330 @@
+"""Credal sets over finitely many classes (paper, section 2.2): the hull of m probability vectors."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, overload
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cbdl.credal import decide
+from cbdl.credal._batch import in_chunks
+from cbdl.credal._border import (
+    Array,
+    ArrayLike,
+    Border,
+    border_of,
+    check_finite,
+    check_probabilities,
+    check_shape,
+    float64,
+    is_single_precision,
+    probability_tolerance,
+)
+from cbdl.credal._optimum import Certified, Optimum
+from cbdl.credal.base import Base, CredalSet, Gamble
+from cbdl.credal.classes import hartley, hull, regions
+from cbdl.credal.classes.distance import distance
+from cbdl.credal.classes.events import broadcast, class_event, class_gamble
+from cbdl.credal.classes.regions import ClassRegion
+from cbdl.credal.entropy import (
+    AveragedUncertainty,
+    averaged_entropies,
+    entropy,
+    entropy_bounds,
+    upper_entropy,
+)
+
+
+class CategoricalCredalSet(CredalSet):
+    """The convex hull of m probability vectors over J classes; `probs` is (..., m, J), numpy or torch.
+
+    Rows sum to 1 within 1e-6 (1e-4 in float32) and are renormalised in float64. Events are a class index, a
+    list of them, a boolean mask (J,) or (..., J), or a `ClassRegion`; gambles are values (J,) or (..., J), or
+    a function of the class index.
+
+    The paper's table:
+
+    >>> probs = [[.7, .25, .03, .01, .01], [.6, .2, .1, .05, .05], [.5, .3, .15, .025, .025]]
+    >>> cs = CategoricalCredalSet(probs)
+    >>> cs
+    CategoricalCredalSet(batch_shape=(), num_extremes=3, num_classes=5)
+    >>> float(cs.lower_probability([0, 1, 2]).round(6)), float(cs.upper_probability(0).round(6))
+    (0.9, 0.7)
+    >>> cs.region(0.1).mask
+    array([ True,  True,  True, False, False])
+    >>> u = cs.uncertainty(base="classes")
+    >>> print(f"total {u.total:.3f} = aleatoric {u.aleatoric:.3f} + epistemic {u.epistemic:.3f}")
+    total 0.735 = aleatoric 0.493 + epistemic 0.242
+    """
+
+    def __init__(self, probs: ArrayLike) -> None:
+        values = float64(probs, "probs")
+        check_shape(values, "probs", "m J")
+        P = check_probabilities(values, "probs", probability_tolerance(probs), of="distribution")
+        self._set(P, border_of(probs), single=is_single_precision(probs))
+
+    def _set(self, P: Tensor, border: Border, *, single: bool) -> None:
+        self._P, self._border, self._single = P, border, single
+        self._batch, (self._extremes, self._classes) = P.shape[:-2], P.shape[-2:]
+
+    def _like(self, P: Tensor) -> CategoricalCredalSet:
+        """Another set of vectors that are known to be good."""
+        new = object.__new__(CategoricalCredalSet)
+        new._set(P, self._border, single=self._single)
+        return new
+
+    @property
+    def probs(self) -> Array:
+        """(..., m, J): the extremes, renormalised."""
+        return self._border.out(self._P)
+
+    @property
+    def num_classes(self) -> int:
+        """J, the number of classes."""
+        return self._P.shape[-1]
+
+    def __repr__(self) -> str:
+        return (
+            f"CategoricalCredalSet(batch_shape={self.batch_shape}, num_extremes={self.num_extremes}, "
+            f"num_classes={self.num_classes})"
+        )
+
+    def __getitem__(self, index: Any) -> CategoricalCredalSet:
+        """The sets at `index` of the batch: `cs[3]`, `cs[:10]`, `cs[mask]`."""
+        if not self._batch:
+            raise IndexError("this is a single set, without a batch to index; its extremes are in .probs")
+        index = tuple(_as_numpy(i) for i in index) if isinstance(index, tuple) else _as_numpy(index)
+        chosen = torch.as_tensor(np.arange(self._batch.numel()).reshape(self._batch)[index])
+        return self._like(self._flat()[chosen.to(self._P.device)])
+
+    # --- primitives on the extremes --------------------------------------------------------------------
+
+    def _flat(self) -> Tensor:
+        return self._P.reshape(-1, self.num_extremes, self.num_classes)
+
+    def _tolerance(self, double: float) -> float:
+        """Below this, numbers are equal: what the user's precision allows."""
+        return 1e-6 if self._single else double
+
+    def _probabilities(self, event: Any) -> Tensor:
+        mask = class_event(event, self.num_classes, self._batch, self._P.device)
+        # A sum of probabilities may end an ulp above 1.
+        return (self._P @ mask.to(self._P).unsqueeze(-1)).squeeze(-1).clamp(0, 1)
+
+    def _expectations(self, gamble: Gamble) -> Tensor:
+        values = class_gamble(gamble, self.num_classes, self._batch, self._border)
+        return (self._P @ values.to(self._P).unsqueeze(-1)).squeeze(-1)
+
+    def _entropies(self) -> tuple[Tensor, Tensor]:
+        m, J = self.num_extremes, self.num_classes
+        (values,) = in_chunks(lambda p: (entropy(p),), self._flat(), per_set=16 * m * J)
+        values = values.reshape(*self._batch, m)
+        return values, torch.zeros_like(values)
+
+    def _upper_entropy(self) -> Optimum:
+        return upper_entropy(self._flat()).reshaped(self._batch)
+
+    # --- the envelope on single classes ----------------------------------------------------------------
+
+    def lower_probabilities(self) -> Array:
+        """(..., J): the lower probability of every class."""
+        return self._border.out(self._P.amin(-2))
+
+    def upper_probabilities(self) -> Array:
+        """(..., J): the upper probability of every class."""
+        return self._border.out(self._P.amax(-2))
+
+    # --- uncertainty -----------------------------------------------------------------------------------
+
+    def entropy_bounds(self, base: Base = None) -> tuple[Array, Array]:
+        """H(lower P) <= lower entropy, and upper entropy <= H(upper P): loose, but without optimisation.
+
+        The second is infinite if a class is possible for one extreme and impossible for another. Paper:
+        theorem "thm_rem_bounds_entropy".
+        """
+        lower, upper = entropy_bounds(self._P)
+        return self._border.out(lower / self._unit(base)), self._border.out(upper / self._unit(base))
+
+    def generalized_hartley(self, base: Base = None) -> Array:
+        """sum_A m(A) log|A|, m the Moebius inverse of the lower probability. Paper: remark "no_belief"."""
+        return self._border.out(self._batched(hartley.generalized_hartley(self._flat())) / self._unit(base))
+
+    def maximal_imprecision(self) -> Array:
+        """sup over events A of upperP(A) - lowerP(A)."""
+        return self._border.out(self._batched(hartley.maximal_imprecision(self._flat())))
+
+    def average_uncertainty(self, weights: ArrayLike | None = None, base: Base = None) -> AveragedUncertainty:
+        """Entropy, expected entropy and mutual information of one averaged distribution, for comparison.
+
+        `weights` (m,) or (..., m) of the extremes; uniform by default.
+        """
+        total, expected = averaged_entropies(self._P, self._weights(weights))
+        out, unit = self._border.out, self._unit(base)
+        # Mutual information is never negative; rounding must not make it so.
+        information = (total - expected).clamp_min(0)
+        return AveragedUncertainty(out(total / unit), out(expected / unit), out(information / unit))
+
+    # --- one distribution instead of many --------------------------------------------------------------
+
+    def center(self) -> Array:
+        """(..., J): the centre of gravity of the extremes, their plain mean."""
+        return self._border.out(self._P.mean(-2))
+
+    def average(self, weights: ArrayLike) -> Array:
+        """(..., J): sum_j w_j P_j, Bayesian model averaging; `weights` (m,) or (..., m) sum to 1."""
+        return self._border.out((self._weights(weights).unsqueeze(-2) @ self._P).squeeze(-2))
+
+    # --- regions and decisions -------------------------------------------------------------------------
+
+    def region(self, alpha: float, method: str = "union", slack: float = 0.0) -> ClassRegion:
+        """The classes that every distribution of the set covers with probability 1 - alpha or more.
+
+        `method`: "union" of the credible sets of the extremes, "lower-density", or "minimal" (the fewest
+        classes). `slack` accepts a level that much lower. Paper: definition "ihdr-def", "ihdr_class".
+        """
+        return regions.region(
+            self._P,
+            alpha,
+            method,
+            border=self._border,
+            slack=slack,
+            tolerance=self._tolerance(regions.ROUNDING),
+        )
+
+    def decide(
+        self, rule: str = "maximin", utility: ArrayLike | None = None, single: bool = False, seed: int = 0
+    ) -> Array:
+        """(..., A) bool: all optimal actions; with `single`, (...,) one of them at random (`seed`).
+
+        `utility` (A, J) is the utility of action a if class y is true; by default the actions are the classes
+        and the utility is 1 if right. "maximin" is then the paper's modified Step 6, argmax_y min_k p_k(y).
+        Others: "maximality", "e-admissible", "interval-dominance", "gamma-maximin", "gamma-maximax".
+        """
+        U = None if utility is None else self._utility(utility)
+        A = self.num_classes if U is None else U.shape[0]
+
+        def part(P: Tensor) -> tuple[Tensor]:
+            expected = P.mT if U is None else U @ P.mT
+            return (decide.decide(expected, rule, tolerance=self._tolerance(decide.ROUNDING)),)
+
+        (mask,) = in_chunks(part, self._flat(), per_set=32 * A * self.num_extremes)
+        return self._border.out(self._batched(decide.choose(mask, seed) if single else mask))
+
+    # --- the hull --------------------------------------------------------------------------------------
+
+    def extremes(self) -> Array:
+        """(..., m) bool: which elements are not mixtures of the others; of equal ones, the first is."""
+        return self._border.out(self._batched(self._extreme_mask()))
+
+    def reduce(self) -> CategoricalCredalSet:
+        """The same hull from extreme elements only.
+
+        In a batch the sets may need different numbers of them: m becomes the largest, and sets with fewer
+        repeat their first one.
+        """
+        mask = self._extreme_mask()
+        first_extremes = (~mask).to(torch.uint8).argsort(dim=-1, stable=True)
+        keep = first_extremes[:, : int(mask.sum(-1).max())]
+        keep = torch.where(mask.gather(-1, keep), keep, keep[:, :1])
+        P = self._flat().gather(1, keep.unsqueeze(-1).expand(-1, -1, self.num_classes))
+        return self._like(self._batched(P))
+
+    def contains(self, p: ArrayLike) -> Array:
+        """Whether `p` (J,) or (..., J) is a mixture of the extremes. Paper: remark "rem_fin_1"."""
+        P, target, shape = self._against(p)
+        inside = hull.contains(P, target, self._tolerance(hull.TOLERANCE))
+        return self._border.out(inside.reshape(shape))
+
+    @overload
+    def distance(
+        self,
+        p: ArrayLike,
+        kind: str = "kl",
+        *,
+        order: float | None = None,
+        cost: ArrayLike | Literal["index"] | None = None,
+        certificate: Literal[False] = False,
+    ) -> Array: ...
+    @overload
+    def distance(
+        self,
+        p: ArrayLike,
+        kind: str = "kl",
+        *,
+        order: float | None = None,
+        cost: ArrayLike | Literal["index"] | None = None,
+        certificate: Literal[True],
+    ) -> Certified: ...
+    def distance(
+        self,
+        p: ArrayLike,
+        kind: str = "kl",
+        *,
+        order: float | None = None,
+        cost: ArrayLike | Literal["index"] | None = None,
+        certificate: bool = False,
+    ) -> Array | Certified:
+        """inf over the hull of the distance to `p` (J,) or (..., J); kinds: see `cbdl.credal.classes.distance`.
+
+        `order` is for "renyi", `cost` for the Wasserstein distances: (J, J), or "index" for ``|i - j|``. With
+        `certificate`, the value with its gap and the weights of the nearest mixture.
+        """
+        P, target, shape = self._against(p)
+        best = distance(P, target, kind, order=order, cost=self._cost(cost)).reshaped(shape)
+        return best.out(self._border) if certificate else self._border.out(best.value)
+
+    # --- arguments of the methods above ----------------------------------------------------------------
+
+    def _batched(self, x: Tensor) -> Tensor:
+        return x.reshape((*self._batch, *x.shape[1:]))
+
+    def _extreme_mask(self) -> Tensor:
+        return hull.extreme_mask(self._flat(), self._tolerance(hull.TOLERANCE))
+
+    def _weights(self, weights: ArrayLike | None) -> Tensor:
+        m = self.num_extremes
+        if weights is None:
+            return torch.full((m,), 1 / m, dtype=self._P.dtype, device=self._P.device)
+        values = broadcast(float64(weights, "weights"), "weights", m, self._batch)
+        return check_probabilities(values, "weights", probability_tolerance(weights)).to(self._P.device)
+
+    def _utility(self, utility: ArrayLike) -> Tensor:
+        U = float64(utility, "utility")
+        if U.ndim != 2 or U.shape[-1] != self.num_classes or not U.shape[0]:
+            raise ValueError(
+                f"utility has shape {tuple(U.shape)}; it must be (A, {self.num_classes}), a row an action"
+            )
+        check_finite(U, "utility")
+        return U.to(self._P.device)
+
+    def _cost(self, cost: ArrayLike | Literal["index"] | None) -> Tensor | Literal["index"] | None:
+        if cost is None:
+            return None
+        if isinstance(cost, str):
+            if cost != "index":
+                raise ValueError(f'cost is {cost!r}; give a matrix (J, J), "index", or None for 0 and 1')
+            return "index"
+        C, J = float64(cost, "cost"), self.num_classes
+        if C.shape != (J, J):
+            raise ValueError(f"cost has shape {tuple(C.shape)}; it must be ({J}, {J})")
+        check_finite(C, "cost")
+        return C.to(self._P.device)
+
+    def _against(self, p: ArrayLike) -> tuple[Tensor, Tensor, torch.Size]:
+        """Sets (n, m, J) and distributions (n, J) in pairs, and the shape of the answer."""
+        target, J = float64(p, "p"), self.num_classes
+        try:
+            shape = torch.Size(np.broadcast_shapes(self._batch, target.shape[:-1]))
+        except ValueError:
+            shape = None
+        if shape is None or not target.ndim or target.shape[-1] != J:
+            raise ValueError(f"p has shape {tuple(target.shape)}; it must be ({J},) or {(*self._batch, J)}")
+        target = check_probabilities(target, "p", probability_tolerance(p)).to(self._P.device)
+        P = self._P.expand(*shape, self.num_extremes, J).reshape(-1, self.num_extremes, J)
+        return P, target.expand(*shape, J).reshape(-1, J), shape
+
+
+def _as_numpy(index: Any) -> Any:
+    return index.detach().cpu().numpy() if isinstance(index, Tensor) else index

@@ -1,0 +1,1 @@
+"""Credal sets of diagonal Normals in R^d."""

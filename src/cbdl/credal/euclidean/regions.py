@@ -1,0 +1,341 @@
+"""Regions in R^d that a set of diagonal Normals agrees to cover (paper, definitions "hdr-def" and
+"ihdr-def").
+
+- "union": the union of the extremes' highest density ellipsoids, the paper's operative way;
+- "box": one box, the hull of mu_j +- t s_j, with t such that the lower probability is exactly 1 - alpha;
+- "lower-density": {min_j p_j >= c}, an intersection of ellipsoids;
+- "minimal": {sum_j lambda_j p_j >= 1}, the smallest region of lower probability 1 - alpha.
+
+Ellipsoids and boxes are known exactly. The levels of the last two come from simulation; their probabilities
+are then estimated on fresh draws, so that what is reported is unbiased whatever the level, with a standard
+error.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from scipy import stats
+from torch import Tensor
+
+from cbdl.credal._batch import in_chunks
+from cbdl.credal._border import Array, ArrayLike, Border, border_of, check_alpha, first, float64
+from cbdl.credal.euclidean import diagonal, ellipsoids
+from cbdl.credal.euclidean.montecarlo import normal_nodes, own_distances
+
+METHODS = ("union", "box", "lower-density", "minimal")
+
+
+@dataclass(frozen=True)
+class EuclideanRegion:
+    """What every region knows of itself; all fields but the shape's own have the batch shape.
+
+    measure:           its volume (0 or infinite where a float cannot hold it; then see log_measure)
+    log_measure:       log of the volume
+    measure_error:     standard error of `measure`; 0 where it is exact
+    lower_probability: min over the hull of P(region)
+    upper_probability: max over the hull of P(region)
+    error:             standard error of the two probabilities; 0 where they are exact
+    """
+
+    measure: Array
+    log_measure: Array
+    measure_error: Array
+    lower_probability: Array
+    upper_probability: Array
+    error: Array
+
+    def contains(self, y: ArrayLike) -> Array:
+        """(...,): whether y (..., d), broadcast against the batch, lies in the region; exact."""
+        point = self._point(y)
+        return border_of(y, self.measure).out(self._inside(point))
+
+    def _point(self, y: ArrayLike) -> Tensor:
+        point, d = float64(y, "y"), self._dimension()
+        if point.ndim == 0 or point.shape[-1] != d:
+            raise ValueError(f"y has shape {tuple(point.shape)}; points of this space are (..., {d})")
+        if torch.isnan(point).any():
+            raise ValueError(f"y{list(first(torch.isnan(point)))} is nan; remove or impute it")
+        return point
+
+    def _dimension(self) -> int:
+        raise NotImplementedError
+
+    def _inside(self, y: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Ellipsoids(EuclideanRegion):
+    """The union of {y : sum_i ((y_i - loc_ji) / scale_ji)^2 <= radius}; loc, scale (..., m, d)."""
+
+    loc: Array
+    scale: Array
+    radius: float
+
+    def _dimension(self) -> int:
+        return self.loc.shape[-1]
+
+    def _inside(self, y: Tensor) -> Tensor:
+        return (_squared(y, self.loc, self.scale) <= self.radius).any(-1)
+
+
+@dataclass(frozen=True)
+class BoxRegion(EuclideanRegion):
+    """{y : lower <= y <= upper}, bounds (..., d), with the multiple t (...,) of the scales that gives the
+    level.
+    """
+
+    lower: Array
+    upper: Array
+    multiple: Array
+
+    def _dimension(self) -> int:
+        return self.lower.shape[-1]
+
+    def _inside(self, y: Tensor) -> Tensor:
+        lower, upper = float64(self.lower, "lower"), float64(self.upper, "upper")
+        return ((y >= lower) & (y <= upper)).all(-1)
+
+
+@dataclass(frozen=True)
+class LowerDensityRegion(EuclideanRegion):
+    """{y : min_j log p_j(y) >= log_level}; log_level (...,), loc, scale (..., m, d)."""
+
+    loc: Array
+    scale: Array
+    log_level: Array
+
+    def _dimension(self) -> int:
+        return self.loc.shape[-1]
+
+    def _inside(self, y: Tensor) -> Tensor:
+        scale = float64(self.scale, "scale")
+        reach = 2 * (_peak(scale) - float64(self.log_level, "log_level")[..., None])
+        return (_squared(y, self.loc, self.scale) <= reach).all(-1)
+
+
+@dataclass(frozen=True)
+class MinimalRegion(EuclideanRegion):
+    """{y : sum_j lambda_j p_j(y) >= 1}; log_multipliers (..., m) = log lambda_j, loc, scale (..., m, d).
+
+    gap (...,): `measure - gap` is a lower bound on the volume of every region of lower probability 1 - alpha,
+    (1 - alpha) sum_j lambda_j - integral (sum_j lambda_j p_j - 1)_+, up to the errors of simulation.
+    """
+
+    loc: Array
+    scale: Array
+    log_multipliers: Array
+    gap: Array
+
+    def _dimension(self) -> int:
+        return self.loc.shape[-1]
+
+    def _inside(self, y: Tensor) -> Tensor:
+        height = float64(self.log_multipliers, "log_multipliers") + _peak(float64(self.scale, "scale"))
+        return (height - _squared(y, self.loc, self.scale) / 2).logsumexp(-1) >= 0
+
+
+def _squared(y: Tensor, loc: Array, scale: Array) -> Tensor:
+    return ((y[..., None, :] - float64(loc, "loc")) / float64(scale, "scale")).square().sum(-1)
+
+
+def _peak(scale: Tensor) -> Tensor:
+    """(...,): log of the density at the mode."""
+    return -scale.log().sum(-1) - scale.shape[-1] * diagonal.LOG_2PI / 2
+
+
+# --- construction -------------------------------------------------------------------------------
+
+
+def euclidean_region(
+    loc: Tensor, scale: Tensor, alpha: float, method: str, *, samples: int, seed: int, border: Border
+) -> EuclideanRegion:
+    """The region of level 1 - alpha by `method`, for loc, scale (..., m, d)."""
+    alpha = check_alpha(alpha)
+    if method not in METHODS:
+        raise ValueError(f"method is {method!r}; give one of {', '.join(map(repr, METHODS))}")
+    batch, (m, d) = loc.shape[:-2], loc.shape[-2:]
+    flat = loc.reshape(-1, m, d), scale.reshape(-1, m, d)
+    radius = float(stats.chi2.isf(alpha, d))
+
+    def out(x: Tensor) -> Array:
+        return border.out(x.reshape((*batch, *x.shape[1:])))
+
+    if method == "box":
+        found = in_chunks(lambda a, s: _box(a, s, alpha), *flat, per_set=8 * m * m * d * 8)
+        return BoxRegion(*map(out, found))
+    solve = {"union": _union, "lower-density": _lower_density, "minimal": _minimal}[method]
+    per_set = 8 * m * m * max(samples, 16) * 8
+    found = in_chunks(lambda a, s: solve(a, s, alpha, radius, samples, seed), *flat, per_set=per_set)
+    a, b, c, lower, upper, error = (out(x) for x in found[:6])
+    rest = [out(x) for x in found[6:]]
+    shape = border.out(loc), border.out(scale)
+    if method == "union":
+        return Ellipsoids(a, b, c, lower, upper, error, *shape, radius)
+    if method == "lower-density":
+        return LowerDensityRegion(a, b, c, lower, upper, error, *shape, rest[0])
+    return MinimalRegion(a, b, c, lower, upper, error, *shape, rest[0], rest[1])
+
+
+def _same(loc: Tensor, scale: Tensor) -> Tensor:
+    """(b,): whether all extremes are one; then every ellipsoid method gives its highest density region
+    exactly.
+    """
+    return ((loc == loc[:, :1]) & (scale == scale[:, :1])).all(-1).all(-1)
+
+
+def _facts(
+    same: Tensor,
+    scale: Tensor,
+    alpha: float,
+    radius: float,
+    cover: tuple[Tensor, Tensor],
+    size: tuple[Tensor, ...],
+) -> tuple[Tensor, ...]:
+    """The six common fields, exact where all extremes are one."""
+    probability, error = cover
+    lower, low = probability.min(-1)
+    upper, high = probability.max(-1)
+    spread = torch.maximum(error.gather(1, low[:, None]), error.gather(1, high[:, None]))[:, 0]
+    log_measure, measure, measure_error = size
+    exact = ellipsoids.log_volume(scale[:, 0], torch.full_like(lower, radius))
+    log_measure = torch.where(same, exact, log_measure)
+    return (
+        torch.where(same, exact.exp(), measure),
+        log_measure,
+        torch.where(same, 0.0, measure_error),
+        torch.where(same, 1 - alpha, lower),
+        torch.where(same, 1 - alpha, upper),
+        torch.where(same, 0.0, spread),
+    )
+
+
+def _union(
+    loc: Tensor, scale: Tensor, alpha: float, radius: float, samples: int, seed: int
+) -> tuple[Tensor, ...]:
+    same = _same(loc, scale)
+    cover = ellipsoids.union_coverage(loc, scale, radius, alpha, samples, 2 * seed + 1)
+    reach = torch.full_like(loc[..., 0], radius)
+    log_measure, measure, error = ellipsoids.volume(
+        loc, scale, loc, scale, reach, None, samples, 2 * seed + 1
+    )
+    # Ellipsoids whose boxes are apart in some coordinate are disjoint: the sum of the volumes is exact.
+    apart = (loc[:, :, None] - loc[:, None]).abs() > radius**0.5 * (scale[:, :, None] + scale[:, None])
+    alone = torch.eye(loc.shape[1], dtype=torch.bool, device=loc.device)
+    disjoint = (apart.any(-1) | alone).all(-1).all(-1)
+    error = torch.where(disjoint, 0.0, error)
+    return _facts(same, scale, alpha, radius, cover, (log_measure, measure, error))
+
+
+def _box(loc: Tensor, scale: Tensor, alpha: float) -> tuple[Tensor, ...]:
+    """The hull of mu_j +- t s_j, t by bisection: min_j P_j grows with t, from an empty box on."""
+    d = loc.shape[-1]
+    between = loc[:, None] - loc[:, :, None]  # (b, j, k, d): mu_k - mu_j
+
+    def probability(t: Tensor) -> Tensor:
+        step = t[:, None, None, None] * scale[:, None]
+        upper, lower = (between + step).amax(2) / scale, (between - step).amin(2) / scale
+        return diagonal.log_box(lower, torch.maximum(upper, lower)).sum(-1)
+
+    wanted = math.log1p(-alpha)
+    # Sides of level (1 - alpha)^(1/d) around every mean are enough.
+    side = float(stats.norm.isf(-math.expm1(wanted / d) / 2)) + 1e-9
+    high = torch.full_like(loc[:, 0, 0], side)
+    low = torch.zeros_like(high)
+    while (unmet := (probability(low).amin(-1) > wanted)).any():
+        low = torch.where(unmet, 2 * low - 1, low)
+    for _ in range(80):
+        middle = (low + high) / 2
+        enough = probability(middle).amin(-1) >= wanted
+        low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
+    step = high[:, None, None] * scale
+    anchor = loc[:, :1]
+    upper, lower = (loc - anchor + step).amax(1), (loc - anchor - step).amin(1)
+    log_measure = (upper - lower).log().sum(-1)
+    reached = probability(high).exp()
+    zero = torch.zeros_like(high)
+    return (
+        log_measure.exp(), log_measure, zero, reached.amin(-1), reached.amax(-1), zero.clone(),
+        anchor[:, 0] + lower, anchor[:, 0] + upper, high,
+    )  # fmt: skip
+
+
+def _quantile(values: Tensor, alpha: float) -> Tensor:
+    """(...,): the largest c with a share of at least 1 - alpha of `values` (..., N) >= c."""
+    n = values.shape[-1]
+    return values.kthvalue(min(n, int(alpha * n) + 1), dim=-1).values
+
+
+def _lower_density(
+    loc: Tensor, scale: Tensor, alpha: float, radius: float, samples: int, seed: int
+) -> tuple[Tensor, ...]:
+    same, peak = _same(loc, scale), _peak(scale)
+    z = normal_nodes(loc.shape[-1], samples, 2 * seed, loc.device).flatten(0, 1)
+    log_p = peak[:, None, :, None] - own_distances(z, loc, scale) / 2
+    log_level = _quantile(log_p.amin(2), alpha).amin(-1)
+    log_level = torch.where(same, peak[:, 0] - radius / 2, log_level)
+    reach = 2 * (peak - log_level[:, None])
+
+    def inside(q: Tensor) -> Tensor:
+        return (q <= reach[:, None, :, None]).all(2)
+
+    cover = ellipsoids.coverage(loc, scale, inside, samples, 2 * seed + 1)
+    size = ellipsoids.intersection_volume(loc, scale, reach, samples, 2 * seed + 1)
+    return (*_facts(same, scale, alpha, radius, cover, size), log_level)
+
+
+def _minimal(
+    loc: Tensor, scale: Tensor, alpha: float, radius: float, samples: int, seed: int
+) -> tuple[Tensor, ...]:
+    """lambda_j = nu_j / c_j, c_j the level of P_j's own highest density region; then 0 <= nu_j <= 1 at the
+    optimum.
+    """
+    m = loc.shape[1]
+    same, own_level = _same(loc, scale), _peak(scale) - radius / 2
+    z = normal_nodes(loc.shape[-1], samples, 2 * seed, loc.device).flatten(0, 1)
+    heights = ((radius - own_distances(z, loc, scale)) / 2).clamp(max=600.0).exp()
+    nu = _multipliers(heights, alpha)
+    # The level that the drawn nodes give with these proportions.
+    nu = nu / _quantile((nu[:, None, :, None] * heights).sum(2), alpha).amin(-1, keepdim=True)
+    nu = torch.where(same[:, None], (torch.arange(m, device=loc.device) == 0).to(nu), nu)
+    log_nu = nu.log()
+
+    def inside(q: Tensor) -> Tensor:
+        return ((radius - q) / 2 + log_nu[:, None, :, None]).logsumexp(2) >= 0
+
+    cover = ellipsoids.coverage(loc, scale, inside, samples, 2 * seed + 1)
+    # If a sum of k terms reaches 1, one of them reaches 1 / k.
+    terms = (nu > 0).sum(-1, keepdim=True).to(nu).log()
+    reach = torch.where(nu > 0, radius + 2 * (log_nu + terms), -1.0)
+    size = ellipsoids.volume(loc, scale, loc, scale, reach, inside, samples, 2 * seed + 1)
+    facts = _facts(same, scale, alpha, radius, cover, size)
+    excess = nu * (cover[0] - (1 - alpha))
+    gap = torch.where(excess == 0, 0.0, excess.sign() * (excess.abs().log() - own_level).exp()).sum(-1)
+    gap = torch.where(same, 0.0, gap.clamp(min=0))
+    return (*facts, log_nu - own_level, gap)
+
+
+def _multipliers(heights: Tensor, alpha: float, sweeps: int = 60) -> Tensor:
+    """(b, m): nu >= 0 at the maximum of the concave dual, by coordinates.
+
+    heights (b, j, k, N) = p_k / c_k at the nodes of P_j. The dual's slope in nu_j is zero where P_j covers
+    exactly 1 - alpha: nu_j is a quantile of (1 - sum_{k != j} nu_k p_k / c_k)_+ c_j / p_j under P_j.
+    """
+    nu = heights.new_ones(heights.shape[:2])
+    active = torch.ones_like(nu[:, :1], dtype=torch.bool)
+    for _ in range(sweeps):
+        before = nu.clone()
+        for j in range(nu.shape[1]):
+            at = heights[:, j]
+            rest = (nu[..., None] * at).sum(1) - nu[:, j, None] * at[:, j]
+            needed = (1 - rest).clamp(min=0) / at[:, j]
+            fresh = -_quantile(-needed, alpha)
+            nu = nu.clone()
+            nu[:, j] = torch.where(active[:, 0], fresh, nu[:, j])
+        active = active & ((nu - before).abs().amax(-1, keepdim=True) > 1e-6)
+        if not active.any():
+            break
+    return nu

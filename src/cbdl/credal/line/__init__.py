@@ -1,0 +1,1 @@
+"""Credal sets of Normals and Normal mixtures on the line."""

@@ -1,0 +1,186 @@
+"""Entropies of Normal mixtures by quadrature, expectations, and the bounds of theorem "thm_rem_bounds_entropy"."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cbdl.credal._border import Border, float64
+from cbdl.credal._optimum import Optimum
+from cbdl.credal.entropy import upper_entropy
+from cbdl.credal.line.intervals import complement, covered, union
+from cbdl.credal.line.levels import Profile, crossings, evaluate, make_grid, profile
+from cbdl.credal.line.mesh import Mesh, density, on_meshes
+from cbdl.credal.line.mixture import Extremes
+from cbdl.credal.line.regions import inside, region_probabilities
+from cbdl.credal.solvers.roots import descend
+
+FINEST = 64
+"""Panels are split into at most so many when the error of an expectation is too large."""
+
+
+def entropies(sets: Extremes) -> tuple[Tensor, Tensor]:
+    """(B, m) twice: the differential entropy of each extreme in nats, and the estimated quadrature error."""
+    if sets.loc.shape[-1] == 1:
+        value = sets.scale[..., 0].log() + 0.5 * math.log(2 * math.pi * math.e)
+        return value, torch.zeros_like(value)
+    loc, scale, weights = (t.flatten(0, 1) for t in (sets.loc, sets.scale, sets.weights))
+
+    def part(mesh: Mesh, loc: Tensor, scale: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
+        p = density(mesh, loc[:, None], scale[:, None], weights[:, None])[:, 0]
+        return mesh.integrate(torch.special.entr(p))
+
+    per_node = 8 * (3 * loc.shape[-1] + 12)
+    value, error = on_meshes(
+        part, loc, scale, weights > 0, loc, scale, weights, per_node=per_node, memory=1 << 24
+    )
+    return value.view(len(sets), sets.m), error.view(len(sets), sets.m)
+
+
+def upper_entropy_on_line(sets: Extremes) -> Optimum:
+    """max over beta of H(sum_j beta_j P_j) on the nodes of one mesh a set, with the error of the quadrature."""
+
+    def part(mesh: Mesh, loc: Tensor, scale: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
+        p = density(mesh, loc, scale, weights)
+        best = upper_entropy(p, mesh.weight)
+        q = (best.weights[:, None, :] @ p)[:, 0]
+        value, error = mesh.integrate(torch.special.entr(q))
+        return value, best.gap, best.weights, error
+
+    per_node = 8 * (3 * sets.loc[0].numel() + 8 * sets.m)
+    loc, scale, weights = sets.loc, sets.scale, sets.weights
+    pooled = loc.flatten(1), scale.flatten(1), weights.flatten(1) > 0
+    return Optimum(*on_meshes(part, *pooled, loc, scale, weights, per_node=per_node, memory=1 << 25))
+
+
+def expectations(sets: Extremes, f: Callable[[Any], Any], border: Border) -> Tensor:
+    """(B, m): the expectation of f under each extreme; panels are halved until the error is below 1e-10."""
+
+    def part(mesh: Mesh, loc: Tensor, scale: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
+        values = _values(f, mesh, border)
+        p = density(mesh, loc, scale, weights)
+        value, error = mesh.integrate(values[:, None, :] * p)
+        size = ((values.abs() * mesh.weight)[:, None, :] * p).sum(-1)
+        return value, error, size
+
+    answer = sets.loc.new_empty(len(sets), sets.m)
+    rows, refine = torch.arange(len(sets), device=answer.device), 1
+    per_node = 8 * (3 * sets.loc[0].numel() + 12 * sets.m)
+    worst = 0.0
+    while len(rows):
+        some = sets[rows]
+        pooled = some.loc.flatten(1), some.scale.flatten(1), some.weights.flatten(1) > 0
+        value, error, size = on_meshes(
+            part, *pooled, some.loc, some.scale, some.weights, per_node=per_node, refine=refine
+        )
+        answer[rows] = value
+        on = (error > 1e-10 * size).any(-1)
+        rows, refine = rows[on], 2 * refine
+        if refine > FINEST:
+            worst = float((error - 1e-10 * size).clamp_min(0).amax()) if on.any() else 0.0
+            break
+    if worst > 0:
+        warnings.warn(
+            f"the expectation of f has an estimated error of {worst:.1e}; f jumps or bends too sharply for "
+            "quadrature (for an indicator ask for the probability of the event)",
+            stacklevel=4,
+        )
+    return answer
+
+
+def _values(f: Callable[[Any], Any], mesh: Mesh, border: Border) -> Tensor:
+    y = mesh.y
+    values = float64(f(border.out(y)), "f").to(y.device)
+    if values.ndim == 0:
+        values = values.expand(y.shape)
+    if values.shape != y.shape:
+        raise ValueError(
+            f"f gives shape {tuple(values.shape)} for outcomes of shape {tuple(y.shape)}; it must work element "
+            "by element"
+        )
+    if not torch.isfinite(values).all():
+        at = y[~torch.isfinite(values)][0].item()
+        raise ValueError(f"f is not finite at {at:g}; expectations need a finite function")
+    return values
+
+
+# --- Choquet integrals -----------------------------------------------------------------------------------
+
+
+def entropy_bounds_on_line(sets: Extremes) -> tuple[Tensor, Tensor]:
+    """(B,) twice: H(lower P) and H(upper P) in nats (theorem "thm_rem_bounds_entropy", continuous case).
+
+    H(lower P) is the Choquet integral of -log(upper density) with respect to the lower probability, H(upper P)
+    that of -log(lower density) with respect to the upper probability: integrals over t of P(f >= t), where
+    {f >= t} is a union of intervals that is known exactly.
+    """
+    answer = sets.loc.new_empty(2, len(sets))
+    for rows in sets.chunks(1 << 10):
+        some = sets[rows]
+        mix = some.each()
+        grid = make_grid(mix)
+        shape = profile(mix, grid, evaluate(mix, grid))
+        for which in (0, 1):
+            answer[which, rows] = _choquet(some, shape, upper=which == 1)
+    return answer[0], answer[1]
+
+
+def _choquet(sets: Extremes, shape: Profile, *, upper: bool) -> Tensor:
+    """integral of -log pi with respect to the envelope: t_0 + integral from t_0 of P(-log pi >= t) dt.
+
+    `upper`: pi is the lower density and P the upper probability; else the other way round.
+    """
+    m, device = sets.m, sets.loc.device
+
+    def survival(rows: Tensor, t: Tensor) -> Tensor:
+        each = (rows[:, None] * m + torch.arange(m, device=device)).reshape(-1)
+        ends = crossings(shape, (-t).repeat_interleave(m), each)
+        high = inside(ends, len(rows), m)
+        kept = covered(high, m) if upper else union(high)
+        p = region_probabilities(sets[rows], complement(kept))
+        return p.amax(-1) if upper else p.amin(-1)
+
+    rows = torch.arange(len(sets), device=device)
+    tops = shape.top.view(-1, m)
+    start = -(tops.amin(-1) if upper else tops.amax(-1))
+    # Beyond `end` less than 1e-16 is left, and it falls off exponentially.
+    end = -descend(lambda r, u: 1e-16 - survival(r, -u), -start, 1.0, rows)[0]
+    return start + _adaptive(survival, start, end)
+
+
+def _adaptive(function: Callable[[Tensor, Tensor], Tensor], start: Tensor, end: Tensor) -> Tensor:
+    """(B,): integrals of functions over [start, end]: Gauss-Kronrod panels, halved where the error is large.
+
+    Panels are mapped by 3 s^2 - 2 s^3, which removes square-root singularities at their ends (a level that
+    reaches a mode) and does no harm elsewhere.
+    """
+    from cbdl.credal.line.mesh import POINTS, _rule
+
+    nodes, fine, coarse = _rule(start.device)
+    place, slope = nodes * nodes * (3 - 2 * nodes), 6 * nodes * (1 - nodes)
+    total = torch.zeros_like(start)
+    owner = torch.arange(len(start), device=start.device).repeat_interleave(8)
+    step = torch.arange(8, device=start.device, dtype=torch.float64).repeat(len(start)) / 8
+    # Panels grow away from the start, near which the function changes most.
+    a = start[owner] + (end - start)[owner] * step.square()
+    b = start[owner] + (end - start)[owner] * (step + 0.125).square()
+    for _ in range(60):
+        if len(owner) == 0:
+            break
+        t = a[:, None] + (b - a)[:, None] * place
+        value = function(owner.repeat_interleave(POINTS), t.reshape(-1)).view(-1, POINTS) * slope
+        width = b - a
+        much, less = width * (value @ fine), width * (value @ coarse)
+        error = (much - less).abs()
+        allowed = 1e-11 * (1 + start[owner].abs() + (end - start)[owner] * 1e-3)
+        done = (error <= allowed) | (width <= 1e-12 * (1 + a.abs()))
+        total.index_add_(0, owner[done], much[done])
+        owner, a, b = owner[~done], a[~done], b[~done]
+        middle = 0.5 * (a + b)
+        owner, a, b = torch.cat([owner, owner]), torch.cat([a, middle]), torch.cat([middle, b])
+    return total

@@ -1,0 +1,334 @@
+"""Where a Normal mixture crosses a level: every crossing, to full precision, and none lost.
+
+The shape of the density comes first. On a grid of cells of 0.6 local scales the signs of p' and p'' at the
+nodes show every turning point but those of ripples shorter than 0.8 scales. A mixture whose components have
+scales of at least s damps waves of length l by exp(-2 pi^2 s^2 / l^2), so such ripples are below 4e-14 of p.
+Between turning points p is monotone, so each cell holds one crossing or none. Beyond the reach of all
+components p is monotone, and in a gap between them p'' > 0: one cell each is enough there.
+
+Levels are logarithms, so that they may be as low as the lower density of two modes 1e6 apart (-5e11).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cbdl.credal.line.mesh import Runs, cells, runs
+from cbdl.credal.line.mixture import Derivatives, Mixtures, solve
+
+CELL = 0.6
+"""Width of a cell in units of the local scale."""
+
+REACH = 7.0
+"""Scales from its location to which a component decides the width of cells; there it is 2e-11 of its height."""
+
+CACHE = 1 << 19
+"""Bytes of one temporary when densities are evaluated on grids: small enough for the processor's cache."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The nodes of B grids one after the other (T,): high + low, in order, with the owner of each node.
+
+    `unit` is the local scale, infinite inside gaps. The nodes of grid b are first[b], ..., first[b + 1] - 1.
+    """
+
+    owner: Tensor
+    high: Tensor
+    low: Tensor
+    unit: Tensor
+    first: Tensor
+
+    @property
+    def count(self) -> Tensor:
+        return self.first.diff()
+
+    def between(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """(anchor, start, end, unit) of the cells between two nodes: the ends are relative to the anchor.
+
+        The anchor is that of the end with the finer local scale, so that narrow components keep their digits.
+        """
+        unit, other = self.unit[left], self.unit[right]
+        high, high_right = self.high[left], self.high[right]
+        anchor = torch.where(unit <= other, high, high_right)
+        start, end = (high - anchor) + self.low[left], (high_right - anchor) + self.low[right]
+        return anchor, start, end, torch.minimum(unit, other)
+
+    def take(self, rows: Tensor) -> tuple[Grid, Tensor]:
+        """The grids `rows` (which may repeat) as a batch of their own, and the nodes they come from."""
+        count = self.count[rows]
+        first = torch.cat([count.new_zeros(1), count.cumsum(0)])
+        owner = torch.repeat_interleave(torch.arange(len(rows), device=rows.device), count)
+        index = torch.arange(len(owner), device=rows.device) + (self.first[rows] - first[:-1])[owner]
+        return Grid(owner, self.high[index], self.low[index], self.unit[index], first), index
+
+    def ends(self) -> Tensor:
+        """(T,) bool: the last node of each grid, which starts no cell."""
+        mask = torch.zeros(len(self.owner), dtype=torch.bool, device=self.owner.device)
+        mask[self.first[1:] - 1] = True
+        return mask
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The shape of B mixtures: grids that hold all turning points, with log p at the nodes (T,)."""
+
+    mix: Mixtures
+    grid: Grid
+    logp: Tensor
+
+    @property
+    def top(self) -> Tensor:
+        """(B,): the largest value of log p, attained at a turning point."""
+        top = self.logp.new_full((len(self.mix),), -math.inf)
+        return top.scatter_reduce(0, self.grid.owner, self.logp, "amax")
+
+
+@dataclass(frozen=True)
+class Crossings:
+    """All points where mixtures cross their levels, flat, by owner and place; rising and falling alternate.
+
+    Each point is high + low; `score` is p'/p there, `rising` its sign.
+    """
+
+    owner: Tensor
+    high: Tensor
+    low: Tensor
+    rising: Tensor
+    score: Tensor
+
+
+def make_grid(mix: Mixtures) -> Grid:
+    """The graded grids of B mixtures."""
+    found = _all_runs(mix)
+    pieces = cells(found, CELL)
+    inner = (found.gap > 0) & torch.isfinite(found.gap)
+    nodes = pieces + (found.gap > 0) + inner
+    count = torch.zeros(len(mix), dtype=torch.int64, device=nodes.device).index_add_(0, found.owner, nodes)
+    first = torch.cat([count.new_zeros(1), count.cumsum(0)])
+    run = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), nodes)
+    place = torch.arange(len(run), device=nodes.device) - (nodes.cumsum(0) - nodes)[run]
+    low = found.offset[run] + place * (found.length / pieces.clamp_min(1))[run]
+    unit = found.unit[run]
+    # The node in the middle of a gap is the last of its run, the end of the run the one before.
+    last = nodes.cumsum(0) - 1
+    closed = found.gap > 0
+    low[(last - inner.to(last.dtype))[closed]] = (found.offset + found.length)[closed]
+    low[last[inner]] = (found.offset + found.length + 0.5 * found.gap)[inner]
+    unit[last[inner]] = math.inf
+    return Grid(found.owner[run], found.anchor[run], low, unit, first)
+
+
+def _all_runs(mix: Mixtures) -> Runs:
+    """`runs`, a cache-sized slice of the batch at a time."""
+    K = mix.loc.shape[1]
+    step = max(1, CACHE // (8 * K * K))
+    parts = []
+    for i in range(0, len(mix), step):
+        some = mix[i : i + step]
+        part = runs(some.loc, some.scale, some.active, REACH)
+        parts.append(Runs(part.owner + i, part.anchor, part.offset, part.length, part.unit, part.gap))
+    names = ("owner", "anchor", "offset", "length", "unit", "gap")
+    return Runs(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
+
+
+def evaluate(mix: Mixtures, grid: Grid) -> Derivatives:
+    """log p, p'/p and p''/p at the nodes (T,).
+
+    Grids of equal size are evaluated together, as many as the cache holds; the values of a node depend on the
+    node alone.
+    """
+    order = grid.count.argsort(stable=True)
+    sizes, groups = torch.unique(grid.count, return_counts=True)
+    out = grid.high.new_empty(3, len(grid.high))
+    start = 0
+    for size, group in zip(sizes.tolist(), groups.tolist(), strict=True):
+        step = max(1, CACHE // (8 * mix.loc.shape[1] * size))
+        for i in range(start, start + group, step):
+            rows = order[i : min(i + step, start + group)]
+            first = grid.first[rows]
+            if int(rows[-1] - rows[0]) == len(rows) - 1:  # neighbours: a view instead of a gather
+                nodes: Any = slice(int(first[0]), int(first[-1]) + size)
+            else:
+                nodes = (first[:, None] + torch.arange(size, device=rows.device)).reshape(-1)
+            shape = (len(rows), size)
+            values = mix[rows].on(grid.high[nodes].view(shape), grid.low[nodes].view(shape))
+            for k, value in enumerate(values):
+                out[k, nodes] = value.reshape(-1)
+        start += group
+    return out[0], out[1], out[2]
+
+
+def profile(mix: Mixtures, grid: Grid, values: Derivatives) -> Profile:
+    """The grids with the turning points of p put in their places; `values` are those of `evaluate`."""
+    node, order, start, end, anchor, unit, sign, guess = _brackets(mix, grid, values)
+    owner = grid.owner[node]
+    logp = torch.empty_like(start)
+
+    def slope(rows: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        logp[rows], score, bend = mix.at(owner[rows], anchor[rows], x)
+        # Newton's method squares the error: 1e-8 of the natural length is the last step.
+        settled = 1e-8 * torch.minimum(unit[rows], bend.abs().rsqrt())
+        return score, bend, torch.zeros_like(score), settled
+
+    place, _ = solve(slope, start, end, guess, sign, unit)
+    # Nodes move up by the turning points before them, and by a node without density at both ends of each grid.
+    extra = torch.zeros(len(grid.owner) + 1, dtype=torch.int64, device=logp.device)
+    extra = extra.index_add_(0, node + 1, torch.ones_like(node)).cumsum(0)
+    new = torch.arange(len(grid.owner), device=logp.device) + extra[:-1] + 2 * grid.owner + 1
+    target = node + 2 + order + extra[node] + 2 * owner
+    first = grid.first + extra[grid.first] + 2 * torch.arange(len(grid.first), device=logp.device)
+
+    def merged(nodes: Tensor, points: Tensor, outer: float | None = None) -> Tensor:
+        both = nodes.new_empty(len(nodes) + len(points) + 2 * len(mix))
+        both[new], both[target] = nodes, points
+        both[first[:-1]] = nodes[grid.first[:-1]] if outer is None else outer
+        both[first[1:] - 1] = nodes[grid.first[1:] - 1] if outer is None else outer
+        return both
+
+    both = Grid(
+        merged(grid.owner, owner),
+        merged(grid.high, anchor),
+        merged(grid.low, place),
+        merged(grid.unit, unit, math.inf),
+        first,
+    )
+    return Profile(mix, both, merged(values[0], logp, -math.inf))
+
+
+def _brackets(mix: Mixtures, grid: Grid, values: Derivatives) -> tuple[Tensor, ...]:
+    """Intervals that hold one turning point each, in order of place.
+
+    (node at the left, order within the cell, start, end, anchor, unit, sign of p' at the end, first guess).
+    """
+    up = values[1] >= 0
+    ends = grid.ends()[:-1]
+    node = ((up[1:] != up[:-1]) & ~ends).nonzero()[:, 0]
+    anchor, start, end, unit = grid.between(node, node + 1)
+    sign = torch.where(up[node + 1], 1.0, -1.0).to(torch.float64)
+    guess = start + (end - start) * _hermite_root(values, node, end - start)
+    single = (node, torch.zeros_like(node), start, end, anchor, unit, sign, guess)
+    node, split = _hidden(mix, grid, values)
+    anchor, start, end, unit = grid.between(node, node + 1)
+    sign = torch.where(up[node], 1.0, -1.0).to(torch.float64)
+    left = (node, torch.zeros_like(node), start, split, anchor, unit, -sign, 0.5 * (start + split))
+    right = (node, torch.ones_like(node), split, end, anchor, unit, sign, 0.5 * (split + end))
+    columns = [torch.cat(parts) for parts in zip(single, left, right, strict=True)]
+    rank = (2 * columns[0] + columns[1]).argsort()
+    return tuple(c[rank] for c in columns)
+
+
+def _hermite_root(values: Derivatives, node: Tensor, width: Tensor) -> Tensor:
+    """Where in its cell (0 to 1) the cubic through p' and p'' at both ends is about 0; p' changes sign there."""
+    logp, score, bend = values
+    scale = (logp[node + 1] - logp[node]).exp()
+    a, b = score[node], score[node + 1] * scale
+    da, db = bend[node] * width, bend[node + 1] * scale * width
+    t = (a / (a - b)).clamp(0, 1)
+    for _ in range(3):
+        s = 1 - t
+        value = s * s * ((1 + 2 * t) * a + t * da) + t * t * ((1 + 2 * s) * b - s * db)
+        slope = 6 * t * s * (b - a) + s * (1 - 3 * t) * da + t * (3 * t - 2) * db
+        t = (t - value / slope).clamp(0.01, 0.99)
+    return torch.where(torch.isfinite(t), t, 0.5)
+
+
+def _hidden(mix: Mixtures, grid: Grid, values: Derivatives) -> tuple[Tensor, Tensor]:
+    """Cells at whose ends p' has the same sign but which hold a pair of turning points: (left node, split).
+
+    |p'| must dip inside: p'' changes sign. Bisection on p'' runs into the dip and stops at the first point
+    where p' has changed sign, which splits the pair.
+    """
+    logp, score, bend = values
+    up, above = score >= 0, bend > 0
+    # Where p' > 0 it dips if p'' goes from below to above 0, and the other way round.
+    dips = (up[1:] == up[:-1]) & (above[1:] != above[:-1]) & (above[1:] == up[1:]) & ~grid.ends()[:-1]
+    node = dips.nonzero()[:, 0]
+    anchor, start, end, _ = grid.between(node, node + 1)
+    # The tangents of p' at both ends bound the dip; with doubled slopes, whatever the bend of p' between.
+    top = torch.maximum(logp[node], logp[node + 1])
+    p0, p1 = (logp[node] - top).exp(), (logp[node + 1] - top).exp()
+    d0, d1 = (p0 * score[node]).abs(), (p1 * score[node + 1]).abs()
+    k0, k1 = 2 * (p0 * bend[node]).abs(), 2 * (p1 * bend[node + 1]).abs()
+    meet = ((d0 - d1 + k1 * (end - start)) / (k0 + k1)).clamp_min(0)
+    near = ~(d0 - k0 * meet > 0)
+    node, anchor, start, end = (t[near] for t in (node, anchor, start, end))
+    was_up = up[node]
+    split, found = 0.5 * (start + end), torch.zeros_like(was_up)
+    rows = torch.arange(len(node), device=node.device)
+    for _ in range(34):
+        if len(rows) == 0:
+            break
+        x = 0.5 * (start[rows] + end[rows])
+        _, s, b = mix.at(grid.owner[node[rows]], anchor[rows], x)
+        flipped = (s >= 0) != was_up[rows]
+        split[rows], found[rows] = x, flipped
+        past = (b > 0) == was_up[rows]  # x lies beyond the bottom of the dip
+        end[rows] = torch.where(past, x, end[rows])
+        start[rows] = torch.where(past, start[rows], x)
+        rows = rows[~flipped]
+    return node[found], split[found]
+
+
+def crossings(shape: Profile, level: Tensor, rows: Tensor | None = None) -> Crossings:
+    """All points where log p = level, for the mixtures `rows` (R,) with levels (R,); owners count in `rows`.
+
+    `rows` may name a mixture several times, with different levels.
+    """
+    grid, mix = shape.grid, shape.mix
+    if rows is None:
+        rows = torch.arange(len(mix), device=level.device)
+        above = shape.logp >= level[grid.owner]
+        left = (above[1:] != above[:-1]).nonzero()[:, 0]
+        owner, rising = grid.owner[left], above[left + 1]
+    else:
+        count = grid.count[rows]
+        before = count.cumsum(0) - count
+        owner = torch.repeat_interleave(torch.arange(len(rows), device=rows.device), count)
+        index = torch.arange(len(owner), device=rows.device) + (grid.first[rows] - before)[owner]
+        above = shape.logp[index] >= level[owner]
+        place = (above[1:] != above[:-1]).nonzero()[:, 0]
+        left, owner, rising = index[place], owner[place], above[place + 1]
+    return _refined(shape, rows[owner], owner, level[owner], left, rising)
+
+
+def _refined(
+    shape: Profile, row: Tensor, owner: Tensor, level: Tensor, left: Tensor, rising: Tensor
+) -> Crossings:
+    """The crossings in the cells that start at the nodes `left`, to full precision."""
+    mix, grid = shape.mix, shape.grid
+    anchor, start, end, unit = grid.between(left, left + 1)
+    a, b = shape.logp[left], shape.logp[left + 1]
+    guess = start + (end - start) * ((level - a) / torch.where(a == b, 1.0, b - a)).clamp(0, 1)
+    tail = torch.isinf(a) | torch.isinf(b)
+    if tail.any():
+        outer = _beyond(mix, row[tail], anchor[tail], level[tail], torch.isinf(b[tail]))
+        start[tail] = torch.where(torch.isinf(a[tail]), outer, start[tail])
+        end[tail] = torch.where(torch.isinf(b[tail]), outer, end[tail])
+        guess[tail] = outer
+
+    def excess(index: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        logp, score, bend = mix.at(row[index], anchor[index], x)
+        # A step on the parabola cubes the error: 1e-5 of the natural length is the last step.
+        settled = 1e-5 * torch.minimum(unit[index], 1 / score.abs())
+        return logp - level[index], score, bend - score.square(), settled
+
+    sign = torch.where(rising, 1.0, -1.0).to(torch.float64)
+    place, score = solve(excess, start, end, guess, sign, unit)
+    return Crossings(owner, anchor, place, rising, score)
+
+
+def _beyond(mix: Mixtures, row: Tensor, anchor: Tensor, level: Tensor, right: Tensor) -> Tensor:
+    """Points relative to the anchor, left or right of everything, where log p is certainly below the level."""
+    height = mix.height[row] + math.log(mix.loc.shape[1])
+    z = (2 * (height - level[:, None]).clamp_min(0)).sqrt() * (1 + 1e-9) + 1e-9
+    centre, radius = mix.loc[row] - anchor[:, None], mix.scale[row] * z
+    there = torch.isfinite(mix.height[row])
+    low = torch.where(there, centre - radius, math.inf).amin(-1)
+    high = torch.where(there, centre + radius, -math.inf).amax(-1)
+    return torch.where(right, high, low)

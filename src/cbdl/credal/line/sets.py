@@ -1,0 +1,410 @@
+"""Credal sets on the line (paper, section 2.2): hulls of Normals and of Normal mixtures.
+
+Both kinds are the same mathematics: a Normal is a mixture of one component. What they share is in `_Line`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NoReturn, Self, overload
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cbdl.credal import decide
+from cbdl.credal._batch import in_chunks
+from cbdl.credal._border import (
+    Array,
+    ArrayLike,
+    Border,
+    border_of,
+    check_alpha,
+    check_probabilities,
+    check_shape,
+    float64,
+    probability_tolerance,
+)
+from cbdl.credal._optimum import Certified, Optimum
+from cbdl.credal.base import Base, CredalSet, Gamble
+from cbdl.credal.classes import hull
+from cbdl.credal.line.entropy import entropies, entropy_bounds_on_line, expectations, upper_entropy_on_line
+from cbdl.credal.line.events import (
+    Parameters,
+    expanded,
+    line_event,
+    line_points,
+    mixture_parameters,
+    target_parameters,
+)
+from cbdl.credal.line.hull import coefficients, coefficients_with
+from cbdl.credal.line.maximin import maximisers
+from cbdl.credal.line.mixture import Extremes
+from cbdl.credal.line.regions import LineRegion, finished, line_region, region_probabilities
+from cbdl.credal.line.variation import maximal_imprecision
+
+
+class _Line(CredalSet):
+    """Hulls of m Normal mixtures; `_line` holds loc, scale and weights (..., m, M)."""
+
+    _line: Parameters
+
+    def _set(self, line: Parameters, border: Border) -> None:
+        self._line, self._border = line, border
+        self._batch, self._extremes = line[0].shape[:-2], line[0].shape[-2]
+
+    def _like(self, line: Parameters) -> Self:
+        """Another set of the same kind whose parameters are known to be good."""
+        new = object.__new__(type(self))
+        new._set(line, self._border)
+        return new
+
+    def _flat(self) -> Extremes:
+        return Extremes(*(t.reshape(-1, *t.shape[-2:]) for t in self._line))
+
+    def _batched(self, x: Tensor) -> Tensor:
+        return x.reshape((*self._batch, *x.shape[1:]))
+
+    def __getitem__(self, index: Any) -> Self:
+        """The sets at `index` of the batch: `cs[3]`, `cs[:10]`, `cs[mask]`."""
+        if not self._batch:
+            raise IndexError(
+                "this is a single set, without a batch to index; its extremes are in .loc and .scale"
+            )
+        index = tuple(_as_numpy(i) for i in index) if isinstance(index, tuple) else _as_numpy(index)
+        chosen = torch.as_tensor(np.arange(self._batch.numel()).reshape(self._batch)[index])
+        flat = self._flat()
+        at = chosen.to(flat.loc.device)
+        return self._like((flat.loc[at], flat.scale[at], flat.weights[at]))
+
+    # --- primitives on the extremes --------------------------------------------------------------------
+
+    def _probabilities(self, event: Any) -> Tensor:
+        return self._batched(region_probabilities(self._flat(), line_event(event, self._batch, self._device)))
+
+    def _expectations(self, gamble: Gamble) -> Tensor:
+        if not callable(gamble):
+            raise ValueError(
+                "f is not callable; on the line give a function of the outcome, such as np.square"
+            )
+        return self._batched(expectations(self._flat(), gamble, self._border))
+
+    def _entropies(self) -> tuple[Tensor, Tensor]:
+        value, error = entropies(self._flat())
+        return self._batched(value), self._batched(error)
+
+    def _upper_entropy(self) -> Optimum:
+        flat = self._flat()
+        if flat.m == 1:
+            value, error = (t[:, 0] for t in entropies(flat))
+            one = torch.ones_like(value)
+            return Optimum(value, torch.zeros_like(value), one[:, None], error).reshaped(self._batch)
+        return upper_entropy_on_line(flat).reshaped(self._batch)
+
+    @property
+    def _device(self) -> torch.device:
+        return self._line[0].device
+
+    # --- distribution functions and densities ------------------------------------------------------------
+
+    def cdf(self, y: ArrayLike) -> Array:
+        """(..., m) or (..., n, m): P_j(Y <= y) of each extreme, at y (...,) or (..., n)."""
+        return self._border.out(self._at(y, _cdf))
+
+    def lower_cdf(self, y: ArrayLike) -> Array:
+        """inf over the hull of P(Y <= y): the lower side of the p-box. y (...,) or (..., n)."""
+        return self._border.out(self._at(y, _cdf).amin(-1))
+
+    def upper_cdf(self, y: ArrayLike) -> Array:
+        """sup over the hull of P(Y <= y): the upper side of the p-box. y (...,) or (..., n)."""
+        return self._border.out(self._at(y, _cdf).amax(-1))
+
+    def log_density(self, y: ArrayLike) -> Array:
+        """(..., m) or (..., n, m): log p_j(y) of each extreme, finite also where p_j underflows."""
+        return self._border.out(self._at(y, _log_density))
+
+    def lower_density(self, y: ArrayLike) -> Array:
+        """inf over the hull of p(y). Paper: definition "choq_int_and_cvx_lp"."""
+        return self._border.out(self._at(y, _log_density).amin(-1).exp())
+
+    def upper_density(self, y: ArrayLike) -> Array:
+        """sup over the hull of p(y). Paper: definition "choq_int_and_cvx_lp"."""
+        return self._border.out(self._at(y, _log_density).amax(-1).exp())
+
+    def _at(self, y: ArrayLike, function: Callable[[Tensor, Extremes], Tensor]) -> Tensor:
+        points, single = line_points(y, self._batch, self._device)
+        flat, n = self._flat(), points.shape[-1]
+
+        def part(y: Tensor, *line: Tensor) -> tuple[Tensor]:
+            return (function(y, Extremes(*line)),)
+
+        per_set = 32 * n * flat.loc[0].numel()
+        (values,) = in_chunks(part, points, flat.loc, flat.scale, flat.weights, per_set=per_set)
+        return self._batched(values[:, 0] if single else values)
+
+    def mean(self) -> Array:
+        """(..., m): the mean of each extreme."""
+        return self._border.out(self._moments()[0])
+
+    def variance(self) -> Array:
+        """(..., m): the variance of each extreme."""
+        return self._border.out(self._moments()[1])
+
+    def _moments(self) -> tuple[Tensor, Tensor]:
+        loc, scale, weights = self._line
+        # Relative to one component, so that a small variance far from zero is not lost.
+        shift = loc - loc[..., :1]
+        mean = (weights * shift).sum(-1, keepdim=True)
+        variance = (weights * (scale.square() + (shift - mean).square())).sum(-1)
+        return (loc[..., :1] + mean)[..., 0], variance
+
+    # --- uncertainty -------------------------------------------------------------------------------------
+
+    def entropy_bounds(self, base: Base = None) -> tuple[Array, Array]:
+        """H(lower P) <= lower entropy, and upper entropy <= H(upper P), as Choquet integrals.
+
+        H(lower P) is the integral of -log(upper density) with respect to the lower probability, H(upper P)
+        that of -log(lower density) with respect to the upper one. Paper: theorem "thm_rem_bounds_entropy".
+        """
+        lower, upper = entropy_bounds_on_line(self._flat())
+        unit, out = self._unit(base), self._border.out
+        return out(self._batched(lower) / unit), out(self._batched(upper) / unit)
+
+    def generalized_hartley(self, base: Base = None) -> NoReturn:
+        """Defined on finite spaces only: always an error here."""
+        raise ValueError(
+            "the generalized Hartley measure needs finitely many outcomes; on the line use "
+            "maximal_imprecision() or the epistemic part of uncertainty()"
+        )
+
+    def maximal_imprecision(self) -> Array:
+        """sup over events A of upperP(A) - lowerP(A): the largest total variation between two extremes."""
+        return self._border.out(self._batched(maximal_imprecision(self._flat())))
+
+    # --- one distribution instead of many ------------------------------------------------------------------
+
+    def center(self) -> MixtureCredalSet:
+        """The centre of gravity of the extremes, as a set with this one extreme."""
+        return self.average(np.full(self._extremes, 1 / self._extremes))
+
+    def average(self, weights: ArrayLike) -> MixtureCredalSet:
+        """sum_j w_j P_j, Bayesian model averaging; `weights` (m,) or (..., m) sum to 1."""
+        given = expanded(float64(weights, "weights"), "weights", self._batch, 1)
+        if given.shape[-1] != self._extremes:
+            raise ValueError(f"weights has {given.shape[-1]} entries for {self._extremes} extremes")
+        share = check_probabilities(given, "weights", probability_tolerance(weights)).to(self._device)
+        loc, scale, own = self._line
+        new = object.__new__(MixtureCredalSet)
+        new._set(
+            (
+                loc.flatten(-2)[..., None, :],
+                scale.flatten(-2)[..., None, :],
+                (own * share[..., None]).flatten(-2)[..., None, :],
+            ),
+            self._border,
+        )
+        return new
+
+    # --- regions and decisions -----------------------------------------------------------------------------
+
+    def region(self, alpha: float, method: str = "union") -> LineRegion:
+        """A union of intervals that every distribution of the set covers with probability 1 - alpha or more.
+
+        `method`: "union" of the highest density regions of the extremes, "lower-density", or "minimal" (the
+        shortest). The paper expects "lower-density" to be tighter than "union"; it need not be, see
+        `cbdl.credal.line.regions`. Paper: definitions "ihdr-def" and "hdr-def".
+        """
+        flat = self._flat()
+        found, level, gap = line_region(flat, check_alpha(alpha), method)
+        return finished(flat, found, level, gap, self._border, self._batch)
+
+    def decide(
+        self,
+        rule: str = "maximin",
+        utility: Sequence[Callable[[Any], Any]] | None = None,
+        single: bool = False,
+        seed: int = 0,
+    ) -> Array:
+        """The safest outcome, or the actions that a rule keeps.
+
+        Without `utility`: (..., R) all maximisers of min_j p_j(y), padded with nan (the paper's modified
+        Step 6); only for the rule "maximin". With `utility`, a list of A functions of the outcome, one an
+        action: (..., A) bool, all optimal actions under "gamma-maximin", "maximality", "e-admissible",
+        "interval-dominance", ... With `single`, one of them at random (`seed`).
+        """
+        flat = self._flat()
+        if utility is None:
+            if rule != "maximin":
+                raise ValueError(
+                    f"rule {rule!r} needs utility=[f1, f2, ...], a function of the outcome an action"
+                )
+            points = maximisers(flat)
+            if single:
+                chosen = decide.choose(~torch.isnan(points), seed)
+                return self._border.out(self._batched(points.gather(-1, chosen[:, None])[:, 0]))
+            return self._border.out(self._batched(points))
+        if not len(utility) or not all(callable(f) for f in utility):
+            raise ValueError("utility must be a list of functions of the outcome, at least one")
+        expected = torch.stack([expectations(flat, f, self._border) for f in utility], 1)
+        mask = decide.decide(expected, rule)
+        return self._border.out(self._batched(decide.choose(mask, seed) if single else mask))
+
+    # --- the hull --------------------------------------------------------------------------------------------
+
+    def extremes(self) -> Array:
+        """(..., m) bool: which elements are not mixtures of the others; of equal ones, the first is.
+
+        Exact: densities of Normals that differ are linearly independent. Paper: remark "rem_fin_1".
+        """
+        return self._border.out(self._batched(self._extreme_mask()))
+
+    def _extreme_mask(self) -> Tensor:
+        return hull.extreme_mask(coefficients(self._flat()))
+
+    def reduce(self) -> Self:
+        """The same hull from extreme elements only.
+
+        In a batch the sets may need different numbers of them: m becomes the largest, and sets with fewer
+        repeat their first one.
+        """
+        mask, flat = self._extreme_mask(), self._flat()
+        keep = (~mask).to(torch.uint8).argsort(dim=-1, stable=True)[:, : int(mask.sum(-1).max())]
+        keep = torch.where(mask.gather(-1, keep), keep, keep[:, :1])
+        at = torch.arange(len(flat), device=keep.device)[:, None]
+        parts = (self._batched(t[at, keep]) for t in (flat.loc, flat.scale, flat.weights))
+        return self._like((next(parts), next(parts), next(parts)))
+
+    def contains(self, p: Any) -> Array:
+        """(...,) bool: whether p is a mixture of the extremes.
+
+        p is (loc, scale) of a Normal, (loc, scale, weights) of a mixture with its components last, or a credal
+        set with one extreme.
+        """
+        target = target_parameters(p, self._batch, self._device)
+        inside = hull.contains(*coefficients_with(self._flat(), *target))
+        return self._border.out(self._batched(inside))
+
+    @overload
+    def distance(
+        self, p: Any, kind: str = "kl", *, order: float | None = None, certificate: Literal[False] = False
+    ) -> Array: ...
+    @overload
+    def distance(
+        self, p: Any, kind: str = "kl", *, order: float | None = None, certificate: Literal[True]
+    ) -> Certified: ...
+    def distance(
+        self, p: Any, kind: str = "kl", *, order: float | None = None, certificate: bool = False
+    ) -> Array | Certified:
+        """inf over the hull of the distance to p (see `contains` for what p may be).
+
+        Kinds: see `cbdl.credal.line.distance`; `order` is for "renyi". With `certificate`, the value with its
+        gap and the weights of the nearest mixture. Paper: proposition "dist_lemma".
+        """
+        from cbdl.credal.line.distance import distance
+
+        flat, target = self._flat(), target_parameters(p, self._batch, self._device)
+        best = distance(flat.loc, flat.scale, flat.weights, *target, kind, order=order).reshaped(self._batch)
+        return best.out(self._border) if certificate else self._border.out(best.value)
+
+    def sample(self, n: int, seed: int = 0) -> Array:
+        """(n, ..., m): n independent draws from each extreme."""
+        loc, scale, weights = self._line
+        generator = torch.Generator().manual_seed(seed)
+        flat = weights.reshape(-1, weights.shape[-1]).cpu()
+        which = torch.multinomial(flat, n, replacement=True, generator=generator).T.to(self._device)
+        noise = torch.randn(which.shape, dtype=torch.float64, generator=generator).to(self._device)
+        row = torch.arange(which.shape[1], device=self._device)
+        mu, sigma = (t.reshape(-1, t.shape[-1])[row, which] for t in (loc, scale))
+        return self._border.out((mu + sigma * noise).view(n, *loc.shape[:-1]))
+
+
+class NormalCredalSet(_Line):
+    """The convex hull of m Normals on the line; `loc` and `scale` (..., m), numpy or torch, broadcast.
+
+    Events are an interval (a, b) with infinite ends allowed, a union of intervals (R, 2) or (..., R, 2), or a
+    `LineRegion`; gambles are functions of the outcome.
+
+    >>> cs = NormalCredalSet(loc=[0.0, 1.0], scale=[1.0, 2.0])
+    >>> cs
+    NormalCredalSet(batch_shape=(), num_extremes=2)
+    >>> float(cs.lower_probability((-2, 2)).round(4)), float(cs.upper_probability((-2, 2)).round(4))
+    (0.6247, 0.9545)
+    >>> cs.region(0.05).intervals.round(2)
+    array([[-2.92,  4.92]])
+    """
+
+    def __init__(self, loc: ArrayLike, scale: ArrayLike) -> None:
+        mu, sigma, weights = mixture_parameters(loc, scale, None, normal=True)
+        check_shape(mu[..., 0], "loc", "m")
+        self._set((mu, sigma, weights), border_of(loc, scale))
+
+    @property
+    def loc(self) -> Array:
+        """(..., m)"""
+        return self._border.out(self._line[0][..., 0])
+
+    @property
+    def scale(self) -> Array:
+        """(..., m)"""
+        return self._border.out(self._line[1][..., 0])
+
+    def __repr__(self) -> str:
+        return f"NormalCredalSet(batch_shape={self.batch_shape}, num_extremes={self.num_extremes})"
+
+
+class MixtureCredalSet(_Line):
+    """The convex hull of m mixtures of M Normals; `loc`, `scale`, `weights` (..., m, M) broadcast.
+
+    Weights sum to 1 along the last dimension (uniform if not given). Events and gambles as for
+    `NormalCredalSet`.
+
+    >>> cs = MixtureCredalSet(loc=[[-2.0, 2.0], [0.0, 1.0]], scale=0.5)
+    >>> cs
+    MixtureCredalSet(batch_shape=(), num_extremes=2, num_components=2)
+    >>> cs.region(0.1, "minimal").intervals.round(2)
+    array([[-2.74, -1.24],
+           [-0.41,  2.74]])
+    """
+
+    def __init__(self, loc: ArrayLike, scale: ArrayLike, weights: ArrayLike | None = None) -> None:
+        mu, sigma, share = mixture_parameters(loc, scale, weights, normal=False)
+        check_shape(mu, "loc", "m M")
+        self._set((mu, sigma, share), border_of(*(x for x in (loc, scale, weights) if x is not None)))
+
+    @property
+    def loc(self) -> Array:
+        """(..., m, M)"""
+        return self._border.out(self._line[0])
+
+    @property
+    def scale(self) -> Array:
+        """(..., m, M)"""
+        return self._border.out(self._line[1])
+
+    @property
+    def weights(self) -> Array:
+        """(..., m, M)"""
+        return self._border.out(self._line[2])
+
+    def __repr__(self) -> str:
+        return (
+            f"MixtureCredalSet(batch_shape={self.batch_shape}, num_extremes={self.num_extremes}, "
+            f"num_components={self._line[0].shape[-1]})"
+        )
+
+
+def _cdf(y: Tensor, sets: Extremes) -> Tensor:
+    z = (y[:, :, None, None] - sets.loc[:, None]) / sets.scale[:, None]
+    value: Tensor = 0.5 * (torch.special.erfc(-math.sqrt(0.5) * z) * sets.weights[:, None]).sum(-1)
+    return value.clamp(0, 1)
+
+
+def _log_density(y: Tensor, sets: Extremes) -> Tensor:
+    B, n = y.shape
+    owner = torch.arange(B, device=y.device).repeat_interleave(n)
+    return sets.densities(owner, y.reshape(-1), torch.zeros_like(y).reshape(-1)).view(B, n, -1)
+
+
+def _as_numpy(index: Any) -> Any:
+    return index.detach().cpu().numpy() if isinstance(index, Tensor) else index

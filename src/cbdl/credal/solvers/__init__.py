@@ -1,0 +1,1 @@
+"""Optimisation over batches: interior points, linear programmes, roots. Knows no distribution."""
