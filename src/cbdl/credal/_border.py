@@ -67,11 +67,16 @@ def first(mask: Tensor) -> tuple[int, ...]:
     return tuple(int(i) for i in mask.nonzero()[0])
 
 
+def place(name: str, at: tuple[int, ...]) -> str:
+    """`name` with the index `at`, as a user would write it."""
+    return f"{name}{list(at)}" if at else name
+
+
 def check_finite(x: Tensor, name: str) -> None:
     bad = ~torch.isfinite(x)
     if bad.any():
         at = first(bad)
-        raise ValueError(f"{name}{list(at)} is {x[at].item()}; remove or impute it before building the set")
+        raise ValueError(f"{place(name, at)} is {x[at].item()}; remove or impute it before building the set")
 
 
 def check_shape(x: Tensor, name: str, dims: str) -> None:
@@ -91,7 +96,7 @@ def check_probabilities(x: Tensor, name: str, tolerance: float, of: str = "row")
     if (x < 0).any():
         at = first(x < 0)
         raise ValueError(
-            f"{name}{list(at)} is {x[at].item():g}; probabilities are at least 0 (were logits given? "
+            f"{place(name, at)} is {x[at].item():g}; probabilities are at least 0 (were logits given? "
             "apply softmax first)"
         )
     total = x.sum(-1, keepdim=True)
@@ -99,7 +104,7 @@ def check_probabilities(x: Tensor, name: str, tolerance: float, of: str = "row")
     if off.any():
         at = first(off.squeeze(-1))
         raise ValueError(
-            f"{name}{list(at)} sums to {total[(*at, 0)].item():.9g}, not to 1 (tolerance {tolerance:g}); "
+            f"{place(name, at)} sums to {total[(*at, 0)].item():.9g}, not to 1 (tolerance {tolerance:g}); "
             f"divide each {of} by its sum"
         )
     return x / total
@@ -113,7 +118,7 @@ def check_positive(x: Tensor, name: str, remedy: str) -> None:
     check_finite(x, name)
     if (x <= 0).any():
         at = first(x <= 0)
-        raise ValueError(f"{name}{list(at)} is {x[at].item():g}; it must be positive: {remedy}")
+        raise ValueError(f"{place(name, at)} is {x[at].item():g}; it must be positive: {remedy}")
 
 
 def check_alpha(alpha: float) -> float:
