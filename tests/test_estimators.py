@@ -254,6 +254,14 @@ def test_weights_are_repetitions_for_several_outputs_too() -> None:
     np.testing.assert_allclose(heavy.predict_interval(X), often.predict_interval(X), rtol=1e-7)
 
 
+def test_rows_without_weight_take_no_part_in_minibatches() -> None:
+    X, y = IRIS
+    weights = np.arange(150) % 3 > 0
+    heavy = light(batch_size=40).fit(X, y, sample_weight=weights)
+    fewer = light(batch_size=40).fit(X[weights], y[weights])
+    np.testing.assert_allclose(heavy.predict_proba(X), fewer.predict_proba(X), rtol=1e-7)
+
+
 def test_class_weights_are_sample_weights() -> None:
     X, y = IRIS[0], NAMES[IRIS[1]]
     given = {"versicolor": 3.0, "virginica": 0.5}
