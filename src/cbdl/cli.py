@@ -123,9 +123,7 @@ Region = Annotated[RegionName, typer.Option("--method", help="Which region; mini
 Samples = Annotated[
     str, typer.Option(help='Draws of the parameters, or "auto": until Monte Carlo noise is below 0.01 nats.')
 ]
-Predictive = Annotated[
-    PredictiveName, typer.Option(help="Regression: mixture is exact, normal is faster.")
-]
+Predictive = Annotated[PredictiveName, typer.Option(help="Regression: mixture is exact, normal is faster.")]
 Model = Annotated[Path, typer.Argument(help="A folder that cbdl fit wrote.")]
 Table = Annotated[Path, typer.Argument(help="CSV or Parquet; the first line names the columns.")]
 
