@@ -106,20 +106,20 @@ class _Credal(BaseEstimator):  # type: ignore[misc]
 class CredalClassifier(ClassifierMixin, _Credal):  # type: ignore[misc]
     """A classifier that knows what it does not know: K priors x S networks, and a credal set for every row.
 
-    priors:        one or more priors (or mappings of patterns to priors); None: three Normals, see `PRIORS`
-    architectures: one network each: the widths of hidden layers, or a function (inputs, outputs) -> nn.Module
-    activation:    of the hidden layers: "relu", "tanh", "gelu" or "silu"
-    method:        an inference method such as `cbdl.Laplace()`; None: `cbdl.MeanField` with the next four settings
-    learning_rate: of its first step; it falls to 0 along a cosine
-    steps, epochs: the length of the training: the larger of `steps` and `epochs` passes over the data
-    batch_size:    rows of a step; with no more rows than this, weights and repeated rows are exactly the same
-    samples:       draws from every posterior for a prediction, or "auto"
-    decision:      what `predict` says: the "maximin" label, or the likeliest one of the "average" (`predict_proba`)
-    class_weight:  a mapping of labels to weights, or "balanced"
-    standardize:   inputs to (weighted) mean 0 and variance 1
-    warm_start:    `fit` starts from the networks of the fit before
-    random_state:  a number gives the same model each time, that of `CBDL` with this seed
-    engine, device, verbose: as in `CBDL`
+    - `priors`: one or more priors (or mappings of patterns to priors); None: three Normals, see `PRIORS`
+    - `architectures`: one network each: the widths of hidden layers, or a function (inputs, outputs) -> nn.Module
+    - `activation` of the hidden layers: "relu", "tanh", "gelu" or "silu"
+    - `method`: an inference method such as `cbdl.Laplace()`; None: `cbdl.MeanField` with the next four settings
+    - `learning_rate` of its first step; it falls to 0 along a cosine
+    - `steps`, `epochs`: the length of the training: the larger of `steps` and `epochs` passes over the data
+    - `batch_size`: rows of a step; with no more rows than this, weights and repeated rows are exactly the same
+    - `samples`: draws from every posterior for a prediction, or "auto"
+    - `decision`: what `predict` says: the "maximin" label, or the likeliest one of the "average" (`predict_proba`)
+    - `class_weight`: a mapping of labels to weights, or "balanced"
+    - `standardize`: inputs to (weighted) mean 0 and variance 1
+    - `warm_start`: `fit` starts from the networks of the fit before
+    - `random_state`: a number gives the same model each time, that of `CBDL` with this seed
+    - `engine`, `device`, `verbose`: as in `CBDL`
 
     Learned: `classes_`, `model_` (the `CBDL`, with labels 0, ..., J - 1), `n_features_in_`, `feature_names_in_`.
 
@@ -228,11 +228,11 @@ class CredalClassifier(ClassifierMixin, _Credal):  # type: ignore[misc]
 class CredalRegressor(RegressorMixin, _Credal):  # type: ignore[misc]
     """A regressor that knows what it does not know, for one output or several.
 
-    noise:      the standard deviation of the targets around the network: "learned" (one for each output and member),
-                "heteroscedastic" (a second output of the network), or a number in the units of y
-    predictive: "mixture" (every draw of the network counts, exact) or "normal" (one Normal a member, as in the
-                paper; faster regions). Several outputs are always Normals
-    standardize: inputs and targets to (weighted) mean 0 and variance 1
+    - `noise`: the standard deviation of the targets around the network: "learned" (one for each output and member),
+      "heteroscedastic" (a second output of the network), or a number in the units of y
+    - `predictive`: "mixture" (every draw of the network counts, exact) or "normal" (one Normal a member, as in the
+      paper; faster regions). Several outputs are always Normals
+    - `standardize`: inputs and targets to (weighted) mean 0 and variance 1
 
     All other settings are those of `CredalClassifier`. Learned: `model_`, `n_features_in_`, `feature_names_in_`.
 
