@@ -465,7 +465,7 @@ def test_answers_are_the_users_kind_of_array() -> None:
         (lambda: belief(0, 3)([3]), r"event\[0\] is 3; outcomes are whole numbers from 0 to 2"),
         (lambda: belief(0, 3)([True, False]), r"event is a mask of shape \(2,\); it must be \(3,\)"),
         (lambda: belief(0, 3).choquet([1, 2]), r"f has shape \(2,\); it must be \(..., 3\)"),
-        (lambda: belief(0, 3).in_core([0.5, 0.6, 0.1]), r"p\[\] sums to 1.2"),
+        (lambda: belief(0, 3).in_core([0.5, 0.6, 0.1]), r"p sums to 1.2"),
         (
             lambda: upper_posterior(belief(0, 3), [1, 2, 3], 0),
             r"likelihoods has shape \(3,\); it must be \(S, 3\)",

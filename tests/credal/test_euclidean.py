@@ -607,7 +607,7 @@ def test_a_margin_is_a_set_on_the_line():
         ([0.0, 1.0], 1.0, r"broadcast to \(2,\); they must be \(..., m, d\)"),
         (np.zeros((2, 3)), np.ones((3, 2)), "do not broadcast"),
         (np.zeros((0, 3)), 1.0, "at least one set"),
-        (np.zeros((2, 3)), np.inf, r"scale\[\] is inf"),
+        (np.zeros((2, 3)), np.inf, r"scale is inf"),
     ],
 )
 def test_bad_sets_are_named(loc, scale, message):
