@@ -206,8 +206,9 @@ def plot(table: list[tuple[int, float, float]], path: str) -> None:
     figure = Figure(figsize=(7, 3), layout="constrained")
     for place, (column, label) in enumerate(((1, "seconds an epoch"), (2, "peak memory, MB"))):
         axes = figure.add_subplot(1, 2, place + 1)
-        axes.plot([row[0] for row in table], [row[column] for row in table], "o-")
-        axes.set(xlabel="members", ylabel=label, ylim=(0, None))
+        values = [row[column] for row in table]
+        axes.plot([row[0] for row in table], values, "o-")
+        axes.set(xlabel="members", ylabel=label, ylim=(0, 1.1 * max(values)))
     figure.savefig(path)
 
 

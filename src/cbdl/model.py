@@ -24,7 +24,16 @@ from cbdl.credal._border import Array
 from cbdl.credal.base import CredalSet
 from cbdl.engines import Engine, Local, Task, tasks
 from cbdl.engines.local import Method
-from cbdl.prediction import MAX_MEMORY, Form, Learned, Predictive, predictive, predictive_auto, simulate
+from cbdl.prediction import (
+    DRAWS,
+    MAX_MEMORY,
+    Form,
+    Learned,
+    Predictive,
+    predictive,
+    predictive_auto,
+    simulate,
+)
 from cbdl.store import save
 
 
@@ -135,7 +144,7 @@ class CBDL:
     def predict(
         self,
         X: Any,
-        samples: int | Literal["auto"] = 20,
+        samples: int | Literal["auto"] = DRAWS,
         *,
         predictive: Form = "mixture",
         tolerance: float = 0.01,
@@ -166,14 +175,14 @@ class CBDL:
         drawn = simulate(self._fitted(), self._inputs(X), n, seed)
         return drawn if isinstance(X, Tensor) else drawn.numpy()
 
-    def acquire(self, X_pool: Any, n: int, samples: int | Literal["auto"] = 20) -> Array:
+    def acquire(self, X_pool: Any, n: int, samples: int | Literal["auto"] = DRAWS) -> Array:
         """Active learning: indices of the `n` inputs of the pool with the highest epistemic uncertainty."""
         epistemic = np.asarray(self.predict(X_pool, samples).uncertainty().epistemic)
         if not 0 < n <= len(epistemic):
             raise ValueError(f"n is {n}; the pool has {len(epistemic)} inputs")
         return np.argsort(-epistemic, kind="stable")[:n]
 
-    def calibrate(self, X_cal: Any, y_cal: Any, alpha: float = 0.05, samples: int = 20) -> Calibration:
+    def calibrate(self, X_cal: Any, y_cal: Any, alpha: float = 0.05, samples: int = DRAWS) -> Calibration:
         """Conformal correction of the region, from data that was not used for training."""
         return calibrate(self.predict(X_cal, samples), y_cal, alpha)
 

@@ -25,6 +25,8 @@ from cbdl.credal.base import CredalSet
 Form = Literal["mixture", "normal"]
 MAX_MEMORY = 1 << 30
 """Bytes of working memory that a prediction may use beyond its answer."""
+DRAWS = 20
+"""Draws of the parameters behind a prediction, unless the user asks for another number."""
 COUNT_TAIL = 1e-9
 """Counts beyond this upper tail of every member share the last class."""
 

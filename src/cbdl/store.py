@@ -27,7 +27,7 @@ from cbdl.bayes.cohort import Cohort, Posterior
 from cbdl.bayes.data import Data, Standard
 from cbdl.codec import CodecError, decode, encode
 from cbdl.engines import tasks
-from cbdl.prediction import Learned
+from cbdl.prediction import DRAWS, Learned
 
 if TYPE_CHECKING:
     from cbdl.model import CBDL
@@ -79,6 +79,7 @@ def describe(model: CBDL, extra: Mapping[str, Any] | None = None) -> tuple[dict[
         "method": encode(model.method, shared, "method"),
         "temperature": getattr(model.method, "temperature", 1.0),
         "rows": learned.size,
+        "draws": DRAWS,
         "seed": model.seed,
         "standardize": model.standardize,
         "trainable": list(model.trainable) if model.trainable is not None else None,
