@@ -6,7 +6,7 @@
 - "lower-density": {min_j p_j >= c}, an intersection of ellipsoids;
 - "minimal": {sum_j lambda_j p_j >= 1}, the smallest region of lower probability 1 - alpha.
 
-Ellipsoids and boxes are known exactly. The levels of the last two come from simulation; their probabilities
+Ellipsoids and boxes are known exactly. The levels of the last two come from simulation, on the safe side; their probabilities
 are then estimated on fresh draws, so that what is reported is unbiased whatever the level, with a standard
 error.
 """
@@ -263,6 +263,13 @@ def _box(loc: Tensor, scale: Tensor, alpha: float) -> tuple[Tensor, ...]:
     )  # fmt: skip
 
 
+def _safe(alpha: float, draws: int) -> float:
+    """A little less than alpha: a level that is found from so many draws shall not cover less than 1 - alpha. One
+    binomial standard error is about two of the quasi-random draws'.
+    """
+    return max(alpha - math.sqrt(alpha * (1 - alpha) / draws), alpha / 2)
+
+
 def _quantile(values: Tensor, alpha: float) -> Tensor:
     """(...,): the largest c with a share of at least 1 - alpha of `values` (..., N) >= c."""
     n = values.shape[-1]
@@ -275,7 +282,7 @@ def _lower_density(
     same, peak = _same(loc, scale), _peak(scale)
     z = normal_nodes(loc.shape[-1], samples, 2 * seed, loc.device).flatten(0, 1)
     log_p = peak[:, None, :, None] - own_distances(z, loc, scale) / 2
-    log_level = _quantile(log_p.amin(2), alpha).amin(-1)
+    log_level = _quantile(log_p.amin(2), _safe(alpha, log_p.shape[-1])).amin(-1)
     log_level = torch.where(same, peak[:, 0] - radius / 2, log_level)
     reach = 2 * (peak - log_level[:, None])
 
@@ -299,7 +306,8 @@ def _minimal(
     heights = ((radius - own_distances(z, loc, scale)) / 2).clamp(max=600.0).exp()
     nu = _multipliers(heights, alpha)
     # The level that the drawn nodes give with these proportions.
-    nu = nu / _quantile((nu[:, None, :, None] * heights).sum(2), alpha).amin(-1, keepdim=True)
+    safe = _safe(alpha, heights.shape[-1])
+    nu = nu / _quantile((nu[:, None, :, None] * heights).sum(2), safe).amin(-1, keepdim=True)
     nu = torch.where(same[:, None], (torch.arange(m, device=loc.device) == 0).to(nu), nu)
     log_nu = nu.log()
 
