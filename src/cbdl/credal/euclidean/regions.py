@@ -7,8 +7,8 @@
 - "minimal": {sum_j lambda_j p_j >= 1}, the smallest region of lower probability 1 - alpha.
 
 Ellipsoids and boxes are known exactly. The levels of the last two come from simulation, on the safe side;
-their probabilities are then estimated on fresh draws, so that what is reported is unbiased whatever the level, with a standard
-error.
+their probabilities are then estimated on fresh draws, so that what is reported is unbiased whatever the
+level, with a standard error.
 """
 
 from __future__ import annotations
