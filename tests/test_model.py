@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 import cbdl
 
@@ -153,6 +154,48 @@ def test_samples_have_the_moments_of_the_predictive(model):
     assert drawn.shape == (2, 4, 4000)
     np.testing.assert_allclose(drawn.mean(-1), mixture.mean(), atol=0.05)
     np.testing.assert_allclose(drawn.std(-1), np.sqrt(mixture.variance()), rtol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("noise", "density"),
+    [
+        (
+            cbdl.likelihoods.StudentT(cbdl.nets.mlp(1, 1, (4,)), df=4.0, scale=0.5),
+            stats.t(4, scale=0.5 / np.sqrt(2)),
+        ),
+        (
+            cbdl.likelihoods.StudentT(cbdl.nets.mlp(1, 1, (4,)), df=3.0, scale=0.5),
+            stats.t(3, scale=0.5 / np.sqrt(3)),
+        ),
+        (
+            cbdl.likelihoods.Laplace(cbdl.nets.mlp(1, 1, (4,)), scale=0.5),
+            stats.laplace(scale=0.5 / np.sqrt(2)),
+        ),
+        (
+            cbdl.likelihoods.StudentT(cbdl.nets.mlp(1, 1, (4,)), df=30.0, scale=0.5),
+            stats.t(30, scale=0.5 * np.sqrt(28 / 30)),
+        ),
+    ],
+)
+def test_the_predictive_has_the_tails_of_the_noise(noise, density):
+    made = regression(priors=[cbdl.priors.Normal(0, 1)], likelihoods=[noise], standardize=False)
+    made.method = cbdl.Ensemble(epochs=1)  # one point: the predictive is the noise around it
+    credal = made.fit(*line()).predict(np.zeros((1, 1)), samples=2)
+    centre = credal.mean()[0, 0]
+    for z in (0.05, 0.3, 1.0, 3.0, 6.0):
+        inside = credal.lower_probability((centre - z, centre + z))[0]
+        assert inside == pytest.approx(density.cdf(z) - density.cdf(-z), abs=1e-3)
+
+
+def test_likelihoods_of_different_noise_stand_side_by_side():
+    mixed = [
+        N(cbdl.nets.mlp(1, 1, (4,)), scale=0.1),
+        cbdl.likelihoods.StudentT(cbdl.nets.mlp(1, 1, (4,)), scale=0.1),
+    ]
+    credal = regression(likelihoods=mixed).fit(*line()).predict(np.zeros((2, 1)))
+    assert credal.num_extremes == 4
+    assert np.isfinite(credal.uncertainty().total).all()
+    assert np.isfinite(credal.noise).all()
 
 
 def test_standardize_false_uses_the_numbers_as_they_are():

@@ -50,7 +50,9 @@ def test_the_same_holds_on_the_line():
     even = torch.full((rows, members, draws), 1 / draws, dtype=torch.float64)
     copies = _bootstrap(0, members, draws).double()
     numbers = {"loc": loc, "scale": scale, "weight": even}
-    found = Predictive(numbers, copies, torch.full((rows,), float(draws), dtype=torch.float64))
+    one = (torch.ones(1), torch.ones(1))
+    counted = torch.full((rows,), float(draws), dtype=torch.float64)
+    found = Predictive(numbers, copies, counted, (one,) * members)
     epistemic = np.asarray(found.credal_set("mixture", lambda t: t).uncertainty().epistemic)
     assert abs(epistemic.mean() / float(found.noise("mixture").mean()) - 1) < 0.25
 

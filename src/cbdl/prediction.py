@@ -55,6 +55,12 @@ class Learned:
         """All members in the order (k, s) -> k * S + s."""
         return tuple(sorted((m for c, _ in self.parts for m in c.members), key=lambda m: (m.k, m.s)))
 
+    @property
+    def noises(self) -> tuple[tuple[Tensor, Tensor], ...]:
+        """For real outcomes, the noise of every member as a mixture of Normals."""
+        found = {m: c.likelihood.normals() for c, _ in self.parts for m in c.members}  # type: ignore[attr-defined]
+        return tuple(found[m] for m in self.members)
+
     def places(self, s: int) -> list[int]:
         """Where the members of part `s` stand in `members`."""
         order = {member: i for i, member in enumerate(self.members)}
@@ -73,6 +79,8 @@ class Predictive:
     numbers: dict[str, Tensor]
     copies: Tensor
     draws: Tensor
+    noises: tuple[tuple[Tensor, Tensor], ...] = ()
+    """For real outcomes: each member's noise as Normals, weights and scales in units of its standard deviation."""
 
     def credal_set(self, form: Form, out: Callable[[Tensor], object]) -> CredalSet:
         """The convex hull of the members; `out` turns tensors into the user's kind of array."""
@@ -81,16 +89,30 @@ class Predictive:
             return CategoricalCredalSet(out(n["probs"]))  # type: ignore[arg-type]
         event = n["loc"].shape[3:]
         if form == "mixture" and not event:
-            return MixtureCredalSet(out(n["loc"]), out(n["scale"]), out(n["weight"]))  # type: ignore[arg-type]
+            return MixtureCredalSet(*(out(t) for t in self._normals()))  # type: ignore[arg-type]
         loc, scale = moments(n["loc"], n["scale"], n["weight"])
         if not event:
             return NormalCredalSet(out(loc), out(scale))  # type: ignore[arg-type]
         return DiagonalNormalCredalSet(out(loc.flatten(2)), out(scale.flatten(2)))  # type: ignore[arg-type]
 
+    def _normals(self) -> tuple[Tensor, Tensor, Tensor]:
+        """loc, scale, weight (rows, m, components): every draw's noise as the Normals that make it up."""
+        loc, scale, weight = (self.numbers[name] for name in ("loc", "scale", "weight"))
+        most = max(len(w) for w, _ in self.noises)
+        if most == 1:
+            return loc, scale, weight
+        w, s = torch.zeros(2, len(self.noises), 1, most, dtype=torch.float64)
+        s += 1
+        for i, (weights, scales) in enumerate(self.noises):
+            w[i, 0, : len(weights)], s[i, 0, : len(scales)] = weights, scales
+        wide = loc.unsqueeze(-1).expand(*loc.shape, most)
+        return wide.flatten(2), (scale.unsqueeze(-1) * s).flatten(2), (weight.unsqueeze(-1) * w).flatten(2)
+
     def at(self, rows: Tensor) -> Predictive:
         """The rows where `rows` (bool) is true."""
         copies = self.copies[rows] if "probs" in self.numbers else self.copies
-        return Predictive({n: t[rows] for n, t in self.numbers.items()}, copies, self.draws[rows])
+        numbers = {n: t[rows] for n, t in self.numbers.items()}
+        return Predictive(numbers, copies, self.draws[rows], self.noises)
 
     def noise(self, form: Form) -> Tensor:
         """(rows,): the epistemic uncertainty, in nats, of as many replicates of one member as there are members."""
@@ -112,7 +134,8 @@ class Predictive:
         wide = {k: n[k][:, j : j + 1].expand(-1, replicas, *n[k].shape[2:]) for k in ("loc", "scale")}
         weight = n["weight"][:, j : j + 1] * self.copies
         copied = {**wide, "weight": weight / weight.sum(-1, keepdim=True)}
-        return Predictive(copied, self.copies, self.draws).credal_set(form, lambda t: t)
+        noises = (self.noises[j],) * replicas
+        return Predictive(copied, self.copies, self.draws, noises).credal_set(form, lambda t: t)
 
 
 def moments(loc: Tensor, scale: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -161,7 +184,7 @@ def _joined(parts: list[tuple[Tensor, Predictive]], rows: int) -> Predictive:
             copies[at] = part.copies
     if "probs" not in made:
         copies = max((part.copies for _, part in parts), key=lambda c: c.shape[1])
-    return Predictive(made, copies, draws)
+    return Predictive(made, copies, draws, last.noises)
 
 
 def _padded(x: Tensor, length: int, value: float) -> Tensor:
@@ -182,7 +205,7 @@ def predictive(learned: Learned, x: Tensor, draws: int, max_memory: int = MAX_ME
     if learned.space == "real":
         numbers = _collect(learned, x, draws, max_memory)
         even = weights[0].expand(x.shape[0], m, draws)
-        return Predictive({**numbers, "weight": even}, weights[1:], counted)
+        return Predictive({**numbers, "weight": even}, weights[1:], counted, learned.noises)
     probs = _average(learned, x, weights, max_memory)
     return Predictive({"probs": probs[:, :, 0]}, probs[:, :, 1:], counted)
 

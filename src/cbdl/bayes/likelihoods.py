@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
 import torch
+from scipy.stats import chi2
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -267,6 +268,21 @@ class _LocationScale(Likelihood):
         """Noise with mean 0 and standard deviation 1, in the shape of `like`."""
         raise NotImplementedError
 
+    def normals(self) -> tuple[Tensor, Tensor]:
+        """Weights and scales (n,) of the Normals around 0 whose mixture is the noise of standard deviation 1."""
+        one = torch.ones(1, dtype=torch.float64)
+        return one, one
+
+
+NODES = 14
+"""Normals that stand for a noise with heavier tails: within 1e-3 in total variation (df of at least 3)."""
+
+
+def _scale_mixture(low: float, high: float, log_density: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """Normals with variances exp(u), u on a grid from `low` to `high`, weighted by the density of u."""
+    u = torch.linspace(low, high, NODES, dtype=torch.float64)
+    return log_density(u).softmax(0), (0.5 * u).exp()
+
 
 @dataclass(frozen=True)
 class Normal(_LocationScale):
@@ -315,6 +331,10 @@ class Laplace(_LocationScale):
         a, b = (torch.empty_like(like).exponential_(generator=source) for _ in range(2))
         return (a - b) / math.sqrt(2)
 
+    def normals(self) -> tuple[Tensor, Tensor]:
+        # the variance is exponential with mean 1
+        return _scale_mixture(-7.0, math.log(14.0), lambda u: u - u.exp())
+
 
 @dataclass(frozen=True)
 class StudentT(_LocationScale):
@@ -340,6 +360,11 @@ class StudentT(_LocationScale):
         normal = torch.empty_like(like).normal_(generator=source)
         chi = torch._standard_gamma(torch.full_like(like, self.df / 2), generator=source) * 2
         return normal * ((self.df - 2) / chi).sqrt()
+
+    def normals(self) -> tuple[Tensor, Tensor]:
+        # the variance is (df - 2) / chi-squared(df)
+        low, high = (math.log((self.df - 2) / float(chi2.ppf(p, self.df))) for p in (1 - 1e-5, 1e-6))
+        return _scale_mixture(low, high, lambda u: -0.5 * self.df * u - 0.5 * (self.df - 2) * (-u).exp())
 
 
 # ------------------------------------------------------------------------------------------------- shared
