@@ -161,13 +161,13 @@ def fit(
         typer.Option(
             metavar="PRIOR",
             help="Once for each prior: normal:LOC:SCALE, laplace:LOC:SCALE, student-t:DF:LOC:SCALE, "
-            "cauchy:LOC:SCALE, horseshoe:SCALE. [default: normal with scales 0.5, 1, 2]",
+            "cauchy:LOC:SCALE, horseshoe:SCALE. [default: three Normals, scales 2, 4, 8 over the root of the fan-in]",
         ),
     ] = None,
     net: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NET", help="Once for each network, by its hidden layers. [default: mlp:64,64 and mlp:32]"
+            metavar="NET", help="Once for each network, by its hidden layers. [default: mlp:32 and mlp:16,16]"
         ),
     ] = None,
     drop: Annotated[
@@ -176,9 +176,11 @@ def fit(
     impute: Annotated[
         bool, typer.Option("--impute", help="Fill missing values with the median or the most frequent value.")
     ] = False,
-    epochs: Annotated[int, typer.Option(min=1)] = 200,
-    batch_size: Annotated[int, typer.Option(min=1)] = 128,
-    lr: Annotated[float, typer.Option(callback=positive, help="Learning rate.")] = 5e-3,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="[default: enough for 600 steps, at least 20]")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1)] = 256,
+    lr: Annotated[float, typer.Option(callback=positive, help="Learning rate.")] = 0.02,
     temperature: Annotated[
         float, typer.Option(callback=positive, help="Weight of the prior; 1 is Bayes' rule.")
     ] = 1.0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -78,22 +79,27 @@ class Settings:
 
     target: str
     task: Literal["auto", "classification", "regression"] = "auto"
-    priors: tuple[priors.Prior, ...] = (priors.Normal(0, 0.5), priors.Normal(0, 1), priors.Normal(0, 2))
-    nets: tuple[tuple[int, ...], ...] = ((64, 64), (32,))
+    priors: tuple[priors.Prior, ...] = tuple(priors.Normal(0.0, s, fan_in=True) for s in (2.0, 4.0, 8.0))
+    nets: tuple[tuple[int, ...], ...] = ((32,), (16, 16))
     drop: tuple[str, ...] = ()
     impute: bool = False
-    epochs: int = 200
-    batch_size: int = 128
-    lr: float = 5e-3
+    epochs: int | None = None
+    """None: enough for 600 steps, and at least 20."""
+    batch_size: int = 256
+    lr: float = 0.02
     temperature: float = 1.0
     seed: int = 0
     held_out: float = 0.2
     """Share of the rows that are kept for the scores and not trained on."""
 
-    @property
-    def method(self) -> MeanField:
+    def method(self, rows: int) -> MeanField:
+        """The training on so many rows."""
+        enough = max(20, math.ceil(600 / math.ceil(rows / self.batch_size)))
         return MeanField(
-            epochs=self.epochs, batch_size=self.batch_size, lr=self.lr, temperature=self.temperature
+            epochs=self.epochs or enough,
+            batch_size=self.batch_size,
+            lr=self.lr,
+            temperature=self.temperature,
         )
 
 
@@ -145,7 +151,7 @@ def fit(
     model = CBDL(
         settings.priors,
         _likelihoods(settings, table),
-        settings.method,
+        settings.method(len(train)),
         seed=settings.seed,
         engine=engine,
         verbose=verbose,
