@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint docs bench clean
+.PHONY: help demo test test-portable test-slow lint docs bench wheel clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -16,6 +16,20 @@ demo: $(VENV)/.plots  ## the main job on embedded data, with a report in demo-re
 
 test: $(VENV)/.dev  ## tests, doctests and coverage
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -q --cov --cov-report=term
+
+# Other processors, imitated: what torch, MKL and OpenBLAS may use, and how many threads. kinds="old zen" picks some.
+kinds ?= old haswell zen threads
+old := ATEN_CPU_CAPABILITY=default MKL_ENABLE_INSTRUCTIONS=SSE4_2 OPENBLAS_CORETYPE=Sandybridge OMP_NUM_THREADS=1
+haswell := ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 OPENBLAS_CORETYPE=Haswell OMP_NUM_THREADS=2
+zen := ATEN_CPU_CAPABILITY=avx2 OPENBLAS_CORETYPE=Zen OMP_NUM_THREADS=1
+threads := OMP_NUM_THREADS=4
+NUMBERS := tests/credal tests/bayes tests/store tests/evaluate tests/nets tests/test_model.py tests/test_floor.py
+
+test-portable: $(addprefix portable-,$(kinds))  ## the tests of numbers as other machines would run them
+
+portable-%: $(VENV)/.dev
+	@echo "As another machine ($*): $($*)"
+	$($*) $(BIN)/python -m pytest -n 2 --dist loadfile -q -p no:cacheprovider $(NUMBERS)
 
 test-slow: $(VENV)/.dev  ## statistical checks that take minutes
 	$(BIN)/python -m pytest -q -m slow
@@ -31,6 +45,14 @@ docs: $(VENV)/.docs  ## the documentation, in docs/_build/html; a warning is an 
 
 bench: $(VENV)/.bench  ## ratios against peers, both sides in one run
 	$(BIN)/python -m benchmarks $(only)
+
+wheel: $(VENV)/.dev  ## the package as users install it: built, checked, imported in an empty environment
+	$(PIP) build twine
+	rm -rf dist && $(BIN)/python -m build --quiet --installer pip
+	$(BIN)/twine check --strict dist/*
+	rm -rf build/empty && $(PYTHON) -m venv build/empty
+	build/empty/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	cd build/empty && bin/python -c "import cbdl; print('cbdl', cbdl.__version__, 'from', cbdl.__file__)" && bin/cbdl demo --quick
 
 clean:  ## remove everything that was made
 	rm -rf $(VENV) docs/_build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* htmlcov

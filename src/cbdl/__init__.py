@@ -18,8 +18,7 @@ from cbdl.bayes.methods import (
 )
 from cbdl.bayes.methods.divergences import ChiSquared, Renyi
 from cbdl.credal import CategoricalCredalSet, DiagonalNormalCredalSet, MixtureCredalSet, NormalCredalSet
-from cbdl.model import CBDL
-from cbdl.store import load
+from cbdl.model import CBDL, load
 
 if _TYPE_CHECKING:
     from cbdl.estimators import CredalClassifier, CredalRegressor
@@ -52,6 +51,10 @@ __all__ = [
     "nets",
     "priors",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> _Any:

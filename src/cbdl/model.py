@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from cbdl.bayes.cohort import Cohort, Member, Posterior
+from cbdl import store
+from cbdl.bayes.cohort import Member
 from cbdl.bayes.data import Data, as_input, prepare
 from cbdl.bayes.diagnostics import Diagnostics, diagnose
+from cbdl.bayes.learned import Learned, Part, same_units
 from cbdl.bayes.likelihoods import Likelihood, agree
-from cbdl.bayes.methods.mean_field import MeanField
+from cbdl.bayes.methods import MeanField, Method
+from cbdl.bayes.predictive import simulate
 from cbdl.bayes.priors import PriorLike
 from cbdl.bayes.train import Run
-from cbdl.conformal import Calibration, calibrate
-from cbdl.continual import continued
+from cbdl.credal import CredalSet
 from cbdl.credal._border import Array
-from cbdl.credal.base import CredalSet
 from cbdl.engines import Engine, Local, Task, tasks
-from cbdl.engines.local import Method
-from cbdl.prediction import (
-    DRAWS,
-    MAX_MEMORY,
-    Form,
-    Learned,
-    Predictive,
-    predictive,
-    predictive_auto,
-    simulate,
-)
-from cbdl.store import save
+from cbdl.evaluate.conformal import Calibration, calibrate
+from cbdl.prediction import DRAWS, Form, predict
 
 
 class CBDL:
@@ -56,6 +47,8 @@ class CBDL:
     ...     likelihoods=[cbdl.likelihoods.Normal(cbdl.nets.mlp(1, 1, hidden=(8,)), scale=0.1)],
     ...     method=cbdl.MeanField(epochs=20), verbose=False,
     ... ).fit(X, X[:, 0] ** 2)
+    >>> model
+    CBDL(2 priors x 1 likelihood, MeanField, trained on 40 rows)
     >>> model.predict(X[:3]).region(0.05).measure.shape
     (3,)
     """
@@ -80,11 +73,24 @@ class CBDL:
         self.priors, self.likelihoods = tuple(priors), tuple(likelihoods)
         self.method: Method = MeanField() if method is None else method
         self.seed, self.standardize = seed, standardize
-        self.trainable = (trainable,) if isinstance(trainable, str) else trainable
+        self.trainable = (
+            (trainable,) if isinstance(trainable, str) else None if trainable is None else tuple(trainable)
+        )
         self.engine: Engine = Local() if engine is None else engine
         self.device, self.dtype, self.verbose = torch.device(device), dtype, verbose
         self._learned: Learned | None = None
         self._data: Data | None = None
+
+    def __repr__(self) -> str:
+        def many(count: int, what: str) -> str:
+            return f"{count} {what}{'' if count == 1 else 's'}"
+
+        pairs = f"{many(len(self.priors), 'prior')} x {many(len(self.likelihoods), 'likelihood')}"
+        if self._learned is None:
+            return f"CBDL({pairs}, {type(self.method).__name__}, not trained)"
+        left = len(self._learned.members)
+        kept = "" if left == len(self.priors) * len(self.likelihoods) else f", {many(left, 'member')} kept"
+        return f"CBDL({pairs}{kept}, {type(self.method).__name__}, trained on {self._learned.size:g} rows)"
 
     # --- training -------------------------------------------------------------------------------------------
 
@@ -107,36 +113,29 @@ class CBDL:
 
     def update(self, X: Any, y: Any = None, *, checkpoint_dir: str | Path | None = None) -> Self:
         """Learn from more data: every posterior becomes the prior of its pair (variational continual learning)."""
-        learned = self._fitted()
-        data = self._in_units(self._prepare(X, y, None, None, standardize=False))
-        todo = tasks(self.priors, self.likelihoods, seed=self.seed, trainable=self.trainable)
-        todo = [
-            continued(todo[cohort.members[0].s], cohort, posterior) for cohort, posterior in learned.parts
-        ]
-        assert isinstance(self.method, MeanField)  # `continued` refuses other posteriors
-        return self._train(todo, data, checkpoint_dir, replace(self.method, start="prior"))
+        learned = self.learned
+        data = same_units(self._prepare(X, y, None, None, standardize=False), learned)
+        whole = tasks(self.priors, self.likelihoods, seed=self.seed, trainable=self.trainable)
+        todo = [_continued(whole[s], part) for s, part in learned.parts.items()]
+        return self._train(todo, data, checkpoint_dir, self.method.continuing())
 
     def diagnostics(self, X: Any = None, y: Any = None) -> Diagnostics:
-        """One row a member: NLL, KL / N, share of parameters left at the prior, distances between members.
+        """One row per member: NLL, KL / N, share of parameters left at the prior, distances between members.
 
         Warns with advice when members have collapsed onto each other or onto their priors. On the training data; a
         model that was loaded has none, so give `X` and `y`.
         """
-        if X is None and self._data is None:
+        learned, data = self.learned, self._data
+        if X is not None:
+            data = same_units(self._prepare(X, y, None, None, standardize=False), learned)
+        if data is None:
             raise ValueError("a loaded model does not hold its training data; call diagnostics(X, y)")
-        data = self._data if X is None else self._in_units(self._prepare(X, y, None, None, standardize=False))
-        assert data is not None
-        return diagnose(self._fitted().parts, data)
+        return diagnose([(part.cohort, part.posterior) for part in learned.parts.values()], data)
 
     def drop(self, members: Sequence[Member | tuple[int, int]]) -> Self:
         """Leave out members, given as (k, s); `diagnostics().drop(margin)` says which are worse than the best."""
-        out = {(m.k, m.s) if isinstance(m, Member) else tuple(m) for m in members}
-        learned = self._fitted()
-        known = {(m.k, m.s) for m in learned.members}
-        if out - known or out >= known:
-            raise ValueError(f"members is {sorted(out)}; the model has {sorted(known)}, and one must stay")
-        parts = [_without(self.method, *part, out) for part in learned.parts]
-        self._learned = replace(learned, parts=tuple(part for part in parts if part is not None))
+        out = {(m.k, m.s) if isinstance(m, Member) else (m[0], m[1]) for m in members}
+        self._learned = self.learned.without(out)
         return self
 
     # --- inference ------------------------------------------------------------------------------------------
@@ -149,30 +148,22 @@ class CBDL:
         predictive: Form = "mixture",
         tolerance: float = 0.01,
         max_samples: int = 1280,
-        max_memory: int = MAX_MEMORY,
+        max_memory: int | None = None,
     ) -> CredalSet:
         """Step 4: the predictive credal set of every input, with extremes in the order (k, s) -> k * S + s.
 
         Classes: probabilities averaged over draws. One real output: the mixture of the draws' Normals, or with
         `predictive="normal"` the Normal of the same moments, as in the paper. Several outputs: diagonal Normals.
-        `samples="auto"` draws for each input until its `noise` is below `tolerance` (nats).
-        `.members` names the pairs; `.noise` is the epistemic uncertainty that Monte Carlo noise alone would show.
+        `samples="auto"` draws for each input until its `floor` is below `tolerance` (nats).
+        `.members` names the pairs; `.floor` is the epistemic uncertainty that Monte Carlo noise alone would show.
         """
-        found = self._predictive(X, samples, predictive, tolerance, max_samples, max_memory)
-        wants_numpy = not isinstance(X, Tensor)
-        device = self.device if wants_numpy else X.device
-
-        def out(t: Tensor) -> Any:
-            return t.numpy() if wants_numpy else t.to(device)
-
-        credal = found.credal_set(predictive, out)
-        credal.members = self._fitted().members
-        credal._noise = lambda: out(found.noise(predictive))
-        return credal
+        x, learned = self._inputs(X), self.learned
+        numbers = predict(learned, x, samples, predictive, tolerance, max_samples, max_memory)
+        return numbers.credal_set(learned.members, X.device if isinstance(X, Tensor) else None)
 
     def predict_samples(self, X: Any, n: int = 100, *, seed: int = 0) -> Array:
         """Outcomes drawn as in the paper's appendix "post_pred_app": a parameter, then y. (rows, m, n, ...)."""
-        drawn = simulate(self._fitted(), self._inputs(X), n, seed)
+        drawn = simulate(self.learned, self._inputs(X), n, seed)
         return drawn if isinstance(X, Tensor) else drawn.numpy()
 
     def acquire(self, X_pool: Any, n: int, samples: int | Literal["auto"] = DRAWS) -> Array:
@@ -186,9 +177,27 @@ class CBDL:
         """Conformal correction of the region, from data that was not used for training."""
         return calibrate(self.predict(X_cal, samples), y_cal, alpha)
 
-    def save(self, path: str | Path) -> None:
-        """Write the model as a folder; `cbdl.load` reads it back."""
-        save(self, path)
+    def save(self, path: str | Path, *, extra: Mapping[str, Any] | None = None) -> None:
+        """Write the model as a folder, with `extra` (JSON) in its manifest; `cbdl.load` reads it back."""
+        settings = store.Saved(
+            self.priors,
+            self.likelihoods,
+            self.method,
+            self.seed,
+            self.standardize,
+            self.trainable,
+            self.dtype,
+            self.learned,
+            extra or {},
+        )
+        store.write(path, settings)
+
+    @property
+    def learned(self) -> Learned:
+        """What Step 3 left; a RuntimeError before `fit`."""
+        if self._learned is None:
+            raise RuntimeError("this model has learned nothing yet; call fit(X, y) first")
+        return self._learned
 
     def __getstate__(self) -> dict[str, Any]:
         # a copy for another process or a pickle does not carry the training data, as a saved model does not
@@ -208,35 +217,17 @@ class CBDL:
             dtype=self.dtype,
         )
 
-    def _in_units(self, data: Data) -> Data:
-        """Data that is not standardised, in the units that the model was trained in."""
-        inputs, targets = self._fitted().inputs, self._fitted().targets
-        return replace(data, x=inputs(data.x), y=targets(data.y), inputs=inputs, targets=targets)
-
     def _train(
         self, todo: Sequence[Task], data: Data, checkpoint_dir: str | Path | None, method: Method
     ) -> Self:
         run = Run(seed=self.seed, verbose=self.verbose)
-        parts = self.engine.train(todo, data, method, run, checkpoint_dir=checkpoint_dir)
-        self._data = data
-        self._learned = Learned(
-            tuple(parts),
-            data.inputs,
-            data.targets,
-            tuple(data.x.shape[1:]),
-            self.seed,
-            data.size,
-            not data.x.is_floating_point(),
-        )
+        trained = self.engine.train(todo, data, method, run, checkpoint_dir=checkpoint_dir)
+        parts = [Part(task.priors, *pair) for task, pair in zip(todo, trained, strict=True)]
+        self._data, self._learned = data, Learned.of(parts, data, self.seed)
         return self
 
-    def _fitted(self) -> Learned:
-        if self._learned is None:
-            raise RuntimeError("this model has learned nothing yet; call fit(X, y) first")
-        return self._learned
-
     def _inputs(self, X: Any) -> Tensor:
-        learned = self._fitted()
+        learned = self.learned
         x = as_input(X, self.dtype).to(self.device)
         if tuple(x.shape[1:]) != learned.row:
             raise ValueError(
@@ -246,23 +237,42 @@ class CBDL:
             raise ValueError("X has 0 rows; give at least one input")
         return learned.inputs(x)
 
-    def _predictive(
-        self, X: Any, samples: int | str, form: Form, tolerance: float, max_samples: int, max_memory: int
-    ) -> Predictive:
-        learned, x = self._fitted(), self._inputs(X)
-        if samples == "auto":
-            return predictive_auto(learned, x, form, tolerance, max_samples, max_memory)
-        if isinstance(samples, str) or int(samples) != samples or samples < 1:
-            raise ValueError(f'samples is {samples!r}; give a whole number of at least 1, or "auto"')
-        return predictive(learned, x, int(samples), max_memory)
+
+def load(
+    path: str | Path,
+    nets: Sequence[Callable[[], nn.Module]] | None = None,
+    *,
+    device: torch.device | str = "cpu",
+) -> CBDL:
+    """The model in the folder `path`.
+
+    Networks from `cbdl.nets` are rebuilt by name. A network of the user's own is not in the folder: give its
+    factories as `nets`, one per likelihood, in order.
+    """
+    saved = store.read(path, nets, device)
+    model = CBDL(
+        saved.priors,
+        saved.likelihoods,
+        saved.method,
+        seed=saved.seed,
+        standardize=saved.standardize,
+        trainable=saved.trainable,
+        device=device,
+        dtype=saved.dtype,
+    )
+    model._learned = saved.learned
+    return model
 
 
-def _without(
-    method: Method, cohort: Cohort, posterior: Posterior, out: set[tuple[int, ...]]
-) -> tuple[Cohort, Posterior] | None:
-    """The cohort and its posterior without the members `out`; None if nobody is left."""
-    rows = [i for i, m in enumerate(cohort.members) if (m.k, m.s) not in out]
-    if not rows:
-        return None
-    fewer = cohort.only(rows)
-    return fewer, method.from_state(fewer, {n: t[rows] for n, t in posterior.state().items()})
+def _continued(task: Task, part: Part) -> Task:
+    """`task` with the prior of every member of `part` replaced by its posterior."""
+    posteriors = part.posterior.priors(part.cohort)
+    if posteriors is None:
+        raise ValueError(
+            f"update needs a posterior that is a Normal for every parameter, as MeanField gives; this model has a "
+            f"{type(part.posterior).__name__}: fit it again on all data"
+        )
+    priors = list(task.priors)
+    for member, posterior in zip(part.cohort.members, posteriors, strict=True):
+        priors[member.k] = posterior
+    return replace(task, priors=tuple(priors), members=part.cohort.members)

@@ -1,339 +1,256 @@
-"""Step 4 of Algorithm 1: the predictive distribution of every member, in bounded memory, as a credal set.
+"""What a prediction is: a credal set that knows its members and its Monte Carlo floor (Step 4 of Algorithm 1).
 
-Monte Carlo noise must not pass for ignorance: upper minus lower entropy takes a maximum and a minimum, so noise
-in the members always widens it. Members share their base draws (`bayes.draws`), and every prediction carries
-the epistemic uncertainty that identical members with independent draws would show: each member is replaced by as
-many bootstrap replicates of itself as there are members, and the epistemic uncertainty of these is averaged.
+Monte Carlo noise must not pass for ignorance: upper minus lower entropy takes a maximum and a minimum, so noise in
+the members always widens it. Members share their base draws (`bayes.draws`), and every prediction carries its *floor*:
+the epistemic uncertainty that identical members with independent draws would show.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from cbdl.bayes._random import generator, mix
-from cbdl.bayes.cohort import Cohort, Member, Posterior
-from cbdl.bayes.data import Standard
-from cbdl.credal import CategoricalCredalSet, DiagonalNormalCredalSet, MixtureCredalSet, NormalCredalSet
-from cbdl.credal.base import CredalSet
+from cbdl import memory
+from cbdl.bayes._random import generator
+from cbdl.bayes.cohort import Member
+from cbdl.bayes.learned import Learned
+from cbdl.bayes.predictive import averages, normals
+from cbdl.credal import (
+    CategoricalCredalSet,
+    CredalSet,
+    DiagonalNormalCredalSet,
+    MixtureCredalSet,
+    NormalCredalSet,
+)
 
 Form = Literal["mixture", "normal"]
-MAX_MEMORY = 1 << 30
-"""Bytes of working memory that a prediction may use beyond its answer."""
+"""How a member predicts one real number: the mixture of its draws' Normals, or the Normal of the same moments."""
 DRAWS = 20
 """Draws of the parameters behind a prediction, unless the user asks for another number."""
-COUNT_TAIL = 1e-9
-"""Counts beyond this upper tail of every member share the last class."""
-
-
-@dataclass(frozen=True)
-class Learned:
-    """What Step 3 left: the cohort and the posterior of each likelihood, and the units of the data."""
-
-    parts: tuple[tuple[Cohort, Posterior], ...]
-    inputs: Standard
-    targets: Standard
-    row: tuple[int, ...]
-    """The shape of one input."""
-    seed: int
-    size: float
-    """N of the objective: training rows, or the sum of their weights."""
-    integers: bool = False
-    """Whether inputs are integers (tokens)."""
-
-    @property
-    def space(self) -> str:
-        return self.parts[0][0].likelihood.space
-
-    @property
-    def members(self) -> tuple[Member, ...]:
-        """All members in the order (k, s) -> k * S + s."""
-        return tuple(sorted((m for c, _ in self.parts for m in c.members), key=lambda m: (m.k, m.s)))
-
-    @property
-    def noises(self) -> tuple[tuple[Tensor, Tensor], ...]:
-        """For real outcomes, the noise of every member as a mixture of Normals."""
-        found = {m: c.likelihood.normals() for c, _ in self.parts for m in c.members}  # type: ignore[attr-defined]
-        return tuple(found[m] for m in self.members)
-
-    def places(self, s: int) -> list[int]:
-        """Where the members of part `s` stand in `members`."""
-        order = {member: i for i, member in enumerate(self.members)}
-        return [order[member] for member in self.parts[s][0].members]
+FIRST = 16
+"""Draws with which `samples="auto"` begins."""
 
 
 @dataclass(frozen=True)
 class Predictive:
-    """The predictive distributions of m members for a batch of inputs.
+    """The predictive distributions of m members for a batch of rows, and what reweighted draws make of them.
 
-    numbers: "probs" (rows, m, J), or "loc" and "scale" (rows, m, draws, *event), with "weight" (rows, m, draws)
-    copies:  the same for bootstrap replicates: "probs" (rows, m, R, J) or "weight" (R, draws)
-    draws:   (rows,) draws behind each row
+    numbers:  what the credal set is made of, each (rows, m, ...)
+    replicas: the same numbers for W reweightings of the draws, each (rows, m, W, ...); for mixtures, whose draws
+              are all in `numbers`, the reweightings themselves (W, components)
+    draws:    behind every row
+    floor:    (rows,) once it is known
     """
 
-    numbers: dict[str, Tensor]
-    copies: Tensor
-    draws: Tensor
-    noises: tuple[tuple[Tensor, Tensor], ...] = ()
-    """For real outcomes: each member's noise as Normals, weights and scales in units of its standard deviation."""
+    kind: type[CredalSet]
+    numbers: tuple[Tensor, ...]
+    replicas: tuple[Tensor, ...]
+    draws: int
+    floor: Tensor | None = None
 
-    def credal_set(self, form: Form, out: Callable[[Tensor], object]) -> CredalSet:
-        """The convex hull of the members; `out` turns tensors into the user's kind of array."""
-        n = self.numbers
-        if "probs" in n:
-            return CategoricalCredalSet(out(n["probs"]))  # type: ignore[arg-type]
-        event = n["loc"].shape[3:]
-        if form == "mixture" and not event:
-            return MixtureCredalSet(*(out(t) for t in self._normals()))  # type: ignore[arg-type]
-        loc, scale = moments(n["loc"], n["scale"], n["weight"])
-        if not event:
-            return NormalCredalSet(out(loc), out(scale))  # type: ignore[arg-type]
-        return DiagonalNormalCredalSet(out(loc.flatten(2)), out(scale.flatten(2)))  # type: ignore[arg-type]
+    def credal_set(self, members: tuple[Member, ...], device: torch.device | None) -> CredalSet:
+        """The convex hull of the members: tensors on `device`, or numpy arrays if that is None."""
+        arrays = (t.numpy() if device is None else t.to(device) for t in self.numbers)
+        credal = self.kind(*arrays)
+        credal.origin = Origin(members, self)
+        return credal
 
-    def _normals(self) -> tuple[Tensor, Tensor, Tensor]:
-        """loc, scale, weight (rows, m, components): every draw's noise as the Normals that make it up."""
-        loc, scale, weight = (self.numbers[name] for name in ("loc", "scale", "weight"))
-        most = max(len(w) for w, _ in self.noises)
-        if most == 1:
-            return loc, scale, weight
-        w, s = torch.zeros(2, len(self.noises), 1, most, dtype=torch.float64)
-        s += 1
-        for i, (weights, scales) in enumerate(self.noises):
-            w[i, 0, : len(weights)], s[i, 0, : len(scales)] = weights, scales
-        wide = loc.unsqueeze(-1).expand(*loc.shape, most)
-        return wide.flatten(2), (scale.unsqueeze(-1) * s).flatten(2), (weight.unsqueeze(-1) * w).flatten(2)
+    def with_floor(self) -> Predictive:
+        """The same with its floor known, and without what it was computed from."""
+        return replace(self, numbers=(), replicas=(), floor=_floor(self))
 
-    def at(self, rows: Tensor) -> Predictive:
-        """The rows where `rows` (bool) is true."""
-        copies = self.copies[rows] if "probs" in self.numbers else self.copies
-        numbers = {n: t[rows] for n, t in self.numbers.items()}
-        return Predictive(numbers, copies, self.draws[rows], self.noises)
-
-    def noise(self, form: Form) -> Tensor:
-        """(rows,): the epistemic uncertainty, in nats, of as many replicates of one member as there are members."""
-        m = next(iter(self.numbers.values())).shape[1]
-        if m == 1:
-            return torch.zeros(self.draws.shape[0], dtype=torch.float64)
-        found = torch.stack(
-            [torch.as_tensor(self._replicas(j, form).uncertainty().epistemic) for j in range(m)]
+    def at(self, rows: Any) -> Predictive:
+        """The rows that an index picks."""
+        whole = self.kind is MixtureCredalSet
+        return replace(
+            self,
+            numbers=tuple(t[rows] for t in self.numbers),
+            replicas=self.replicas if whole else tuple(t[rows] for t in self.replicas),
+            floor=None if self.floor is None else self.floor[rows],
         )
-        # Weights of a Bayesian bootstrap vary (n - 1) / (n + 1) times as much as fresh draws would.
-        pairs = (self.draws / 2).clamp_min(1.5)
-        return found.mean(0) * ((pairs + 1) / (pairs - 1)).sqrt()
-
-    def _replicas(self, j: int, form: Form) -> CredalSet:
-        n = self.numbers
-        if "probs" in n:
-            return CategoricalCredalSet(self.copies[:, j])
-        replicas = self.copies.shape[0]
-        wide = {k: n[k][:, j : j + 1].expand(-1, replicas, *n[k].shape[2:]) for k in ("loc", "scale")}
-        weight = n["weight"][:, j : j + 1] * self.copies
-        copied = {**wide, "weight": weight / weight.sum(-1, keepdim=True)}
-        noises = (self.noises[j],) * replicas
-        return Predictive(copied, self.copies, self.draws, noises).credal_set(form, lambda t: t)
 
 
-def moments(loc: Tensor, scale: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation (rows, m, *event) of the mixture over draws."""
-    w = weight.reshape(weight.shape + (1,) * (loc.ndim - 3))
-    mean = (w * loc).sum(2)
-    variance = (w * (scale.square() + (loc - mean.unsqueeze(2)).square())).sum(2)
-    return mean, variance.sqrt()
+class Origin:
+    """Where a prediction comes from: its members, and the Monte Carlo floor, computed when it is first asked for.
+
+    `places` (..., m') says for each set which members its extremes are, where these differ between sets.
+    """
+
+    def __init__(
+        self, members: tuple[Any, ...], predictive: Predictive, places: Tensor | None = None
+    ) -> None:
+        self._members, self._predictive, self._places = members, predictive, places
+
+    @property
+    def members(self) -> tuple[Any, ...]:
+        """The members in the order of the extremes; after `reduce` of a batch, nested like the batch."""
+        return self._members if self._places is None else _named(self._members, self._places.tolist())
+
+    def floor(self) -> Tensor:
+        """(...,): the epistemic uncertainty (nats) that Monte Carlo noise alone would show; nan: unknown."""
+        if self._predictive.floor is None:
+            self._predictive = self._predictive.with_floor()  # the draws are no longer needed
+        assert self._predictive.floor is not None
+        return self._predictive.floor
+
+    def at(self, index: Any) -> Origin:
+        """The origin of the sets that `index` picks."""
+        places = None if self._places is None else self._places[index]
+        return Origin(self._members, self._predictive.at(index), places)
+
+    def only(self, extremes: Tensor) -> Origin:
+        """The origin after all but the extremes at the places (..., m') are left out."""
+        before = self._places
+        return Origin(
+            self._members, self._predictive, extremes if before is None else before.gather(-1, extremes)
+        )
 
 
-def predictive_auto(
-    learned: Learned, x: Tensor, form: Form, tolerance: float, most: int, max_memory: int = MAX_MEMORY
+def _named(members: tuple[Any, ...], places: list[Any]) -> tuple[Any, ...]:
+    return tuple(_named(members, p) if isinstance(p, list) else members[p] for p in places)
+
+
+# --- from posteriors to numbers -----------------------------------------------------------------------------
+
+
+def predict(
+    learned: Learned,
+    x: Tensor,
+    samples: int | str = DRAWS,
+    form: Form = "mixture",
+    tolerance: float = 0.01,
+    max_samples: int = 1280,
+    max_memory: int | None = None,
 ) -> Predictive:
-    """Draws for each row, twice as many every time, until its noise is below `tolerance` or they are `most`."""
+    """The predictive distributions of all members for standardised inputs x (rows, ...).
+
+    From draws 0, ..., samples - 1 of the model's stream; with "auto" each row has twice as many every time until its
+    floor is below `tolerance` or they are `max_samples`.
+    """
+    if form not in ("mixture", "normal"):
+        raise ValueError(f'predictive is {form!r}; give "mixture" or "normal"')
+    limit = memory.limit(max_memory)
+    if samples == "auto":
+        return _adaptive(learned, x, form, tolerance, max_samples, limit)
+    if isinstance(samples, str) or int(samples) != samples or samples < 1:
+        raise ValueError(f'samples is {samples!r}; give a whole number of at least 1, or "auto"')
+    return _fixed(learned, x, form, int(samples), limit)
+
+
+def _fixed(learned: Learned, x: Tensor, form: Form, draws: int, limit: int) -> Predictive:
+    """All rows from the same number of draws."""
+    m = len(learned.members)
+    weights = _weightings(learned.seed, m, draws)
+    if learned.space != "real":
+        probs = averages(learned, x, weights, limit)
+        return Predictive(CategoricalCredalSet, (probs[:, :, 0],), (probs[:, :, 1:],), draws)
+    loc, scale = normals(learned, x, draws, limit)
+    if form == "mixture" and loc.ndim == 3:
+        return _mixture(loc, scale, weights, learned.noises)
+    mean, deviation = (t.flatten(3) if loc.ndim > 3 else t for t in _moments(loc, scale, weights))
+    kind = DiagonalNormalCredalSet if loc.ndim > 3 else NormalCredalSet
+    return Predictive(kind, (mean[:, :, 0], deviation[:, :, 0]), (mean[:, :, 1:], deviation[:, :, 1:]), draws)
+
+
+def _mixture(
+    loc: Tensor, scale: Tensor, weights: Tensor, noises: Sequence[tuple[Tensor, Tensor]]
+) -> Predictive:
+    """Mixtures of all draws (rows, m, draws), each draw's noise as the Normals that make it up."""
+    most = max(len(w) for w, _ in noises)
+    share, width = torch.zeros(len(noises), 1, most), torch.ones(len(noises), 1, most)
+    share, width = share.double(), width.double()
+    for i, (own, scales) in enumerate(noises):
+        share[i, 0, : len(own)], width[i, 0, : len(own)] = own, scales
+    rows, m, draws = loc.shape
+    parts = (
+        loc.unsqueeze(-1).expand(rows, m, draws, most),
+        scale.unsqueeze(-1) * width,
+        (weights[0].unsqueeze(-1) * share).expand(rows, m, draws, most),
+    )
+    numbers = tuple(t.flatten(2) for t in parts)
+    return Predictive(MixtureCredalSet, numbers, (weights[1:].repeat_interleave(most, 1),), draws)
+
+
+def _moments(loc: Tensor, scale: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation (rows, m, W, *event) of the mixtures over draws (rows, m, draws, *event)."""
+    centre = loc.mean(2, keepdim=True)  # deviations from it do not cancel
+    off = loc - centre
+    mean = torch.einsum("wd,rmd...->rmw...", weights, off)
+    square = torch.einsum("wd,rmd...->rmw...", weights, scale.square() + off.square())
+    return mean + centre, (square - mean.square()).sqrt()
+
+
+# --- as many draws as each row needs ------------------------------------------------------------------------
+
+
+def _adaptive(learned: Learned, x: Tensor, form: Form, tolerance: float, most: int, limit: int) -> Predictive:
     if not tolerance > 0:
         raise ValueError(f"tolerance is {tolerance}; it must be positive (nats)")
-    rows, draws = torch.arange(x.shape[0], device=x.device), min(16, most)
+    rows, draws = torch.arange(x.shape[0]), min(FIRST, most)
     parts: list[tuple[Tensor, Predictive]] = []
-    while True:
-        found = predictive(learned, x[rows], draws, max_memory)
-        if draws >= most:
-            return _joined([*parts, (rows, found)], x.shape[0])
-        done = (found.noise(form) < tolerance).to(rows.device)
-        parts.append((rows[done], found.at(done.cpu())))
+    while len(rows):
+        part = _fixed(learned, x[rows.to(x.device)], form, draws, limit)
+        part = replace(part, replicas=(), floor=_floor(part))
+        assert part.floor is not None
+        done = (part.floor < tolerance) | (draws >= most)
+        parts.append((rows[done], part.at(done)))
         rows, draws = rows[~done], min(2 * draws, most)
-        if not len(rows):
-            return _joined(parts, x.shape[0])
+    return _joined(parts, x.shape[0])
 
 
-def _joined(parts: list[tuple[Tensor, Predictive]], rows: int) -> Predictive:
-    """One prediction from rows that were predicted with different numbers of draws; missing draws have weight 0."""
+def _joined(parts: Sequence[tuple[Tensor, Predictive]], rows: int) -> Predictive:
+    """One prediction from rows with different numbers of draws; components that a row lacks have weight 0."""
     last = parts[-1][1]
-    longest = int(max(part.draws.max() if len(part.draws) else 0 for _, part in parts))
-    made: dict[str, Tensor] = {}
-    draws = last.draws.new_zeros(rows)
-    copies = last.copies.new_zeros(rows, *last.copies.shape[1:])
-    for where, part in parts:
-        at = where.cpu()
-        draws[at] = part.draws
-        for name, value in part.numbers.items():
-            wide = value if name == "probs" else _padded(value, longest, 1.0 if name == "scale" else 0.0)
-            if name not in made:
-                made[name] = wide.new_zeros(rows, *wide.shape[1:])
-            made[name][at] = wide
-        if "probs" in part.numbers:
-            copies[at] = part.copies
-    if "probs" not in made:
-        copies = max((part.copies for _, part in parts), key=lambda c: c.shape[1])
-    return Predictive(made, copies, draws, last.noises)
+    widest = [max(part.numbers[i].shape[2:] for _, part in parts) for i in range(len(last.numbers))]
+    numbers = tuple(
+        first.new_zeros((rows, first.shape[1], *wide))
+        for first, wide in zip(last.numbers, widest, strict=True)
+    )
+    floor = torch.zeros(rows, dtype=torch.float64)
+    for at, part in parts:
+        floor[at] = part.floor
+        for i, (whole, own) in enumerate(zip(numbers, part.numbers, strict=True)):
+            if last.kind is MixtureCredalSet:
+                whole[at, :, : own.shape[2]] = own
+                if i == 1:  # a scale is positive, also of a component that does not count
+                    whole[at, :, own.shape[2] :] = 1.0
+            else:
+                whole[at] = own
+    return Predictive(last.kind, numbers, (), max(part.draws for _, part in parts), floor)
 
 
-def _padded(x: Tensor, length: int, value: float) -> Tensor:
-    """`x` (rows, m, draws, ...) with draws filled up to `length`."""
-    missing = x.new_full((*x.shape[:2], length - x.shape[2], *x.shape[3:]), value)
-    return torch.cat([x, missing], 2)
+# --- the floor ----------------------------------------------------------------------------------------------
 
 
-# --- evaluation in blocks -----------------------------------------------------------------------------------
-
-
-def predictive(learned: Learned, x: Tensor, draws: int, max_memory: int = MAX_MEMORY) -> Predictive:
-    """The predictive distributions for standardised inputs `x` from draws 0, ..., draws - 1 of the model's stream."""
-    m = len(learned.members)
-    weights = torch.cat([torch.ones(1, draws), _bootstrap(learned.seed, m, draws)])
-    weights = weights.double() / weights.double().sum(1, keepdim=True)
-    counted = torch.full((x.shape[0],), draws, dtype=torch.float64)
-    if learned.space == "real":
-        numbers = _collect(learned, x, draws, max_memory)
-        even = weights[0].expand(x.shape[0], m, draws)
-        return Predictive({**numbers, "weight": even}, weights[1:], counted, learned.noises)
-    probs = _average(learned, x, weights, max_memory)
-    return Predictive({"probs": probs[:, :, 0]}, probs[:, :, 1:], counted)
-
-
-def blocks(
-    learned: Learned, x: Tensor, draws: int, max_memory: int
-) -> Iterator[tuple[list[int], slice, slice, dict[str, Tensor]]]:
-    """(members, draws, rows, what the likelihood says of them): all of them, a bounded block at a time."""
-    unit = learned.targets
-    for s, members, some, rows, out in outputs(learned, x, draws, max_memory):
-        cohort, posterior = learned.parts[s]
-        yield members, some, rows, cohort.likelihood.describe(out, posterior.noise, unit.loc, unit.scale)
-
-
-def outputs(
-    learned: Learned, x: Tensor, draws: int, max_memory: int
-) -> Iterator[tuple[int, list[int], slice, slice, Tensor]]:
-    """(part, members, draws, rows, outputs of the networks (members, draws, rows, ...)) block by block."""
-    for s, (cohort, posterior) in enumerate(learned.parts):
-        size = x.element_size() if x.is_floating_point() else 4
-        per_draw = cohort.size * size * cohort.layout.size
-        per_row = cohort.size * size * activations(cohort.forward.network, x[:1])
-        count = max(1, min(draws, max_memory // 4 // per_draw))
-        rows = max(1, max_memory // 2 // (per_row * count))
-        stream = mix(learned.seed, "predict", cohort.members[0].s)
-        for a in range(0, draws, count):
-            some = min(count, draws - a)
-            theta = posterior.sample(some, stream, a)
-            for b in range(0, x.shape[0], rows):
-                out = cohort.forward(theta, x[b : b + rows], posterior.buffers)
-                yield s, learned.places(s), slice(a, a + some), slice(b, b + rows), out
-
-
-def activations(network: nn.Module, x: Tensor) -> int:
-    """Numbers that all layers of `network` put out for one row: a bound on what an evaluation holds."""
-    total = x.numel()
-
-    def count(module: nn.Module, inputs: object, output: object) -> None:
-        nonlocal total
-        outputs = output if isinstance(output, tuple | list) else (output,)
-        total += sum(o.numel() for o in outputs if isinstance(o, Tensor))
-
-    leaves = [module for module in network.modules() if not list(module.children())]
-    hooks = [module.register_forward_hook(count) for module in leaves]
-    try:
-        network.eval()
-        with torch.no_grad():
-            network(x)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return total
-
-
-def _average(learned: Learned, x: Tensor, weights: Tensor, max_memory: int) -> Tensor:
-    """(rows, m, W, J): class probabilities averaged over draws with each of the W weightings (never logits)."""
-    cap = _largest_count(learned, x, weights.shape[1], max_memory) if learned.space == "counts" else None
-    total: Tensor | None = None
-    for members, draws, rows, told in blocks(learned, x, weights.shape[1], max_memory):
-        probs = told["probs"] if cap is None else _count_probabilities(told["rate"], cap)
-        part = torch.einsum("wd,mdrj->rmwj", weights[:, draws], probs.double().cpu())
-        if total is None:
-            total = part.new_zeros(x.shape[0], len(learned.members), *part.shape[2:])
-        total[rows, members] += part
-    assert total is not None
-    return total
-
-
-def _collect(learned: Learned, x: Tensor, draws: int, max_memory: int) -> dict[str, Tensor]:
-    """ "loc" and "scale" (rows, m, draws, *event)."""
-    made: dict[str, Tensor] = {}
-    for members, some, rows, told in blocks(learned, x, draws, max_memory):
-        for name in ("loc", "scale"):
-            part = told[name].double().cpu().movedim(2, 0)
-            if name not in made:
-                made[name] = part.new_zeros(x.shape[0], len(learned.members), draws, *part.shape[3:])
-            for i, member in enumerate(members):
-                made[name][rows, member, some] = part[:, i]
-    return made
-
-
-def _bootstrap(seed: int, replicas: int, draws: int) -> Tensor:
-    """(replicas, draws): weights of a Bayesian bootstrap, equal within an antithetic pair."""
+def _weightings(seed: int, m: int, draws: int) -> Tensor:
+    """(1 + m, draws): equal weights, then those of a Bayesian bootstrap of antithetic pairs."""
     pairs = [
-        torch.empty(replicas).exponential_(generator=generator("cpu", seed, "bootstrap", i))
+        torch.empty(m).exponential_(generator=generator("cpu", seed, "bootstrap", i))
         for i in range((draws + 1) // 2)
     ]
-    return torch.stack(pairs, 1).repeat_interleave(2, 1)[:, :draws]
+    replicas = torch.stack(pairs, 1).repeat_interleave(2, 1)[:, :draws]
+    weights = torch.cat([torch.ones(1, draws), replicas]).double()
+    return weights / weights.sum(1, keepdim=True)
 
 
-def simulate(learned: Learned, x: Tensor, n: int, seed: int, max_memory: int = MAX_MEMORY) -> Tensor:
-    """(rows, m, n, *event): for each input and member n times a parameter from the posterior, then an outcome.
-
-    Paper: appendix "post_pred_app". Parameters are those of `predict`; the outcomes' own noise comes from `seed`.
-    """
-    if int(n) != n or n < 1:
-        raise ValueError(f"n is {n}; draw at least one outcome")
-    made: Tensor | None = None
-    for part, members, draws, rows, out in outputs(learned, x, n, max_memory):
-        cohort, posterior = learned.parts[part]
-        source = generator(out.device, learned.seed, "outcome", seed, part, draws.start, rows.start)
-        drawn = cohort.likelihood.draw(
-            out, posterior.noise, learned.targets.loc, learned.targets.scale, source
-        )
-        drawn = drawn.cpu().movedim(2, 0)
-        if made is None:
-            made = drawn.new_zeros(x.shape[0], len(learned.members), n, *drawn.shape[3:])
-        for i, member in enumerate(members):
-            made[rows, member, draws] = drawn[:, i]
-    assert made is not None
-    return made
+def _floor(predictive: Predictive) -> Tensor:
+    """(rows,): the mean epistemic uncertainty of as many replicas of one member as there are members."""
+    rows, m = predictive.numbers[0].shape[:2]
+    if m == 1:
+        return torch.zeros(rows, dtype=torch.float64)
+    each = [torch.as_tensor(_copies(predictive, j).uncertainty().epistemic) for j in range(m)]
+    # Weights of a Bayesian bootstrap vary (n - 1) / (n + 1) times as much as fresh draws would.
+    pairs = max(predictive.draws / 2, 1.5)
+    return torch.stack(each).mean(0) * ((pairs + 1) / (pairs - 1)) ** 0.5
 
 
-# --- counts ----------------------------------------------------------------------------------------------
-
-
-def _largest_count(learned: Learned, x: Tensor, draws: int, max_memory: int) -> int:
-    rate = max(float(told["rate"].max()) for *_, told in blocks(learned, x, draws, max_memory))
-    # Chernoff: P(N >= rate + t) <= exp(-t^2 / (2 (rate + t / 3)))
-    bound = -2 * math.log(COUNT_TAIL)
-    return math.ceil(rate + bound / 6 + math.sqrt((bound / 6) ** 2 + bound * rate)) + 1
-
-
-def _count_probabilities(rate: Tensor, cap: int) -> Tensor:
-    """(..., cap + 1): P(N = 0), ..., P(N = cap - 1), P(N >= cap) under Poisson(rate)."""
-    if rate.ndim > 3:
-        raise ValueError("counts with several outputs have no credal set yet; use predict_samples")
-    rate = rate.double().unsqueeze(-1)
-    n = torch.arange(cap, dtype=torch.float64, device=rate.device)
-    p = (n * rate.log() - rate - torch.lgamma(n + 1)).exp()
-    return torch.cat([p, (1 - p.sum(-1, keepdim=True)).clamp_min(0)], -1)
+def _copies(predictive: Predictive, j: int) -> CredalSet:
+    if predictive.kind is not MixtureCredalSet:
+        return predictive.kind(*(t[:, j] for t in predictive.replicas))
+    loc, scale, weights = (t[:, j : j + 1] for t in predictive.numbers)
+    own = weights * predictive.replicas[0]
+    return MixtureCredalSet(loc.expand_as(own), scale.expand_as(own), own / own.sum(-1, keepdim=True))

@@ -1,0 +1,109 @@
+"""What Step 3 of Algorithm 1 left: for each likelihood its cohort, their posterior and the priors they were given.
+
+The one home of what a model has learned. Predictions read it, `cbdl.store` writes and reads it, `CBDL` holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from .cohort import Cohort, Member, Posterior
+from .data import Data, Standard
+from .priors import PriorLike
+
+
+@dataclass(frozen=True)
+class Part:
+    """One likelihood: its members, what they learned, and the priors that they learned from."""
+
+    priors: tuple[PriorLike, ...]
+    """One per prior k of the model: the user's own, or after an update the posteriors of before."""
+    cohort: Cohort
+    posterior: Posterior
+
+
+@dataclass(frozen=True)
+class Learned:
+    """The parts of all likelihoods, and the units of the data."""
+
+    parts: Mapping[int, Part]
+    """By the number s of the likelihood; a likelihood whose members were all dropped has none."""
+    inputs: Standard
+    targets: Standard
+    row: tuple[int, ...]
+    """The shape of one input."""
+    seed: int
+    size: float
+    """N of the objective: training rows, or the sum of their weights."""
+    integers: bool = False
+    """Whether inputs are integers (tokens)."""
+
+    @classmethod
+    def of(cls, parts: Iterable[Part], data: Data, seed: int) -> Learned:
+        """The parts that were trained on `data`."""
+        return cls(
+            parts={part.cohort.members[0].s: part for part in parts},
+            inputs=data.inputs,
+            targets=data.targets,
+            row=tuple(data.x.shape[1:]),
+            seed=seed,
+            size=data.size,
+            integers=not data.x.is_floating_point(),
+        )
+
+    @property
+    def space(self) -> str:
+        """What is predicted: "classes", "real" or "counts"."""
+        return next(iter(self.parts.values())).cohort.likelihood.space
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """All members in the order (k, s) -> k * S + s."""
+        return tuple(
+            sorted((m for part in self.parts.values() for m in part.cohort.members), key=lambda m: (m.k, m.s))
+        )
+
+    @property
+    def noises(self) -> tuple[tuple[Tensor, Tensor], ...]:
+        """For real outcomes, the noise of every member as a mixture of Normals; for others nothing."""
+        if self.space != "real":
+            return ()
+        normals = {
+            m: part.cohort.likelihood.normals() for part in self.parts.values() for m in part.cohort.members
+        }
+        return tuple(normals[m] for m in self.members)
+
+    def places(self, s: int) -> list[int]:
+        """Where the members of likelihood `s` stand in `members`."""
+        order = {member: i for i, member in enumerate(self.members)}
+        return [order[member] for member in self.parts[s].cohort.members]
+
+    def without(self, members: Collection[tuple[int, int]]) -> Learned:
+        """The same without the members (k, s)."""
+        known = {(m.k, m.s) for m in self.members}
+        unknown = set(members) - known
+        if unknown or set(members) >= known:
+            raise ValueError(
+                f"members is {sorted(members)}; the model has {sorted(known)}, and one must stay"
+            )
+        fewer = {}
+        for s, part in self.parts.items():
+            stay = [i for i, m in enumerate(part.cohort.members) if (m.k, m.s) not in members]
+            if stay:
+                cohort = part.cohort.only(stay)
+                fewer[s] = replace(part, cohort=cohort, posterior=part.posterior.only(stay))
+        return replace(self, parts=fewer)
+
+
+def same_units(data: Data, learned: Learned) -> Data:
+    """Data that is not standardised, in the units that the model was trained in."""
+    return replace(
+        data,
+        x=learned.inputs(data.x),
+        y=learned.targets(data.y),
+        inputs=learned.inputs,
+        targets=learned.targets,
+    )

@@ -1,0 +1,151 @@
+"""The predictive distributions of all members, draw by draw or averaged, in bounded memory (Step 4 of Algorithm 1).
+
+Members, draws and rows are evaluated in blocks: all members of a likelihood at once, as many draws and rows as the
+memory bound allows. How the work is cut into blocks changes nothing but rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from ._random import generator, mix
+from .learned import Learned
+
+MAX_MEMORY = 1 << 30
+"""Bytes of working memory that a prediction may use beyond its answer."""
+COUNT_TAIL = 1e-9
+"""Counts beyond this upper tail of every member share the last class."""
+
+
+def averages(learned: Learned, x: Tensor, weights: Tensor, max_memory: int = MAX_MEMORY) -> Tensor:
+    """(rows, m, W, J): class probabilities averaged over draws with each of the weightings (W, draws).
+
+    Probabilities are averaged, never logits.
+    """
+    draws = weights.shape[1]
+    cap = _largest_count(learned, x, draws, max_memory) if learned.space == "counts" else None
+    total: Tensor | None = None
+    for members, some, rows, numbers in descriptions(learned, x, draws, max_memory):
+        probs = numbers["probs"] if cap is None else _count_probabilities(numbers["rate"], cap)
+        part = torch.einsum("wd,mdrj->rmwj", weights[:, some], probs.double().cpu())
+        if total is None:
+            total = part.new_zeros(x.shape[0], len(learned.members), *part.shape[2:])
+        total[rows, members] += part
+    assert total is not None
+    return total
+
+
+def normals(learned: Learned, x: Tensor, draws: int, max_memory: int = MAX_MEMORY) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation (rows, m, draws, *event) of the outcome under every draw."""
+    places: dict[str, Tensor] = {}
+    for members, some, rows, numbers in descriptions(learned, x, draws, max_memory):
+        for name in ("loc", "scale"):
+            part = numbers[name].double().cpu().movedim(2, 0)
+            if name not in places:
+                places[name] = part.new_zeros(x.shape[0], len(learned.members), draws, *part.shape[3:])
+            places[name][rows.start : rows.stop, members, some] = part
+    return places["loc"], places["scale"]
+
+
+def simulate(learned: Learned, x: Tensor, n: int, seed: int, max_memory: int = MAX_MEMORY) -> Tensor:
+    """(rows, m, n, *event): for each input and member n times a parameter from the posterior, then an outcome.
+
+    Paper: appendix "post_pred_app". Parameters are those of `predict`; the outcomes' own noise comes from `seed`.
+    """
+    if int(n) != n or n < 1:
+        raise ValueError(f"n is {n}; draw at least one outcome")
+    outcomes: Tensor | None = None
+    unit = learned.targets
+    for s, members, draws, rows, out in outputs(learned, x, n, max_memory):
+        part = learned.parts[s]
+        source = generator(out.device, learned.seed, "outcome", seed, s, draws.start, rows.start)
+        drawn = part.cohort.likelihood.draw(out, part.posterior.noise, unit.loc, unit.scale, source)
+        drawn = drawn.cpu().movedim(2, 0)
+        if outcomes is None:
+            outcomes = drawn.new_zeros(x.shape[0], len(learned.members), n, *drawn.shape[3:])
+        outcomes[rows.start : rows.stop, members, draws] = drawn
+    assert outcomes is not None
+    return outcomes
+
+
+# --- blocks -------------------------------------------------------------------------------------------------
+
+
+def descriptions(
+    learned: Learned, x: Tensor, draws: int, max_memory: int
+) -> Iterator[tuple[list[int], slice, slice, dict[str, Tensor]]]:
+    """(members, draws, rows, what the likelihood says of them): all of them, a bounded block at a time."""
+    unit = learned.targets
+    for s, members, some, rows, out in outputs(learned, x, draws, max_memory):
+        part = learned.parts[s]
+        yield (
+            members,
+            some,
+            rows,
+            part.cohort.likelihood.describe(out, part.posterior.noise, unit.loc, unit.scale),
+        )
+
+
+def outputs(
+    learned: Learned, x: Tensor, draws: int, max_memory: int
+) -> Iterator[tuple[int, list[int], slice, slice, Tensor]]:
+    """(likelihood, members, draws, rows, outputs of the networks (members, draws, rows, ...)) block by block."""
+    for s, part in learned.parts.items():
+        cohort, posterior = part.cohort, part.posterior
+        size = x.element_size() if x.is_floating_point() else 4
+        per_draw = cohort.size * size * cohort.layout.size
+        per_row = cohort.size * size * activations(cohort.forward.network, x[:1])
+        count = max(1, min(draws, max_memory // 4 // per_draw))
+        rows = max(1, max_memory // 2 // (per_row * count))
+        stream = mix(learned.seed, "predict", s)
+        for a in range(0, draws, count):
+            some = min(count, draws - a)
+            theta = posterior.sample(some, stream, a)
+            for b in range(0, x.shape[0], rows):
+                out = cohort.forward(theta, x[b : b + rows], posterior.buffers)
+                yield s, learned.places(s), slice(a, a + some), slice(b, b + rows), out
+
+
+def activations(network: nn.Module, x: Tensor) -> int:
+    """Numbers that all layers of `network` put out for one row: a bound on what an evaluation holds."""
+    total = x.numel()
+
+    def count(module: nn.Module, inputs: object, output: object) -> None:
+        nonlocal total
+        outputs = output if isinstance(output, tuple | list) else (output,)
+        total += sum(o.numel() for o in outputs if isinstance(o, Tensor))
+
+    leaves = [module for module in network.modules() if not list(module.children())]
+    hooks = [module.register_forward_hook(count) for module in leaves]
+    try:
+        network.eval()
+        with torch.no_grad():
+            network(x)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return total
+
+
+# --- counts -------------------------------------------------------------------------------------------------
+
+
+def _largest_count(learned: Learned, x: Tensor, draws: int, max_memory: int) -> int:
+    rate = max(float(numbers["rate"].max()) for *_, numbers in descriptions(learned, x, draws, max_memory))
+    # Chernoff: P(N >= rate + t) <= exp(-t^2 / (2 (rate + t / 3)))
+    bound = -2 * math.log(COUNT_TAIL)
+    return math.ceil(rate + bound / 6 + math.sqrt((bound / 6) ** 2 + bound * rate)) + 1
+
+
+def _count_probabilities(rate: Tensor, cap: int) -> Tensor:
+    """(..., cap + 1): P(N = 0), ..., P(N = cap - 1), P(N >= cap) under Poisson(rate)."""
+    if rate.ndim > 3:
+        raise ValueError("counts with several outputs have no credal set yet; use predict_samples")
+    rate = rate.double().unsqueeze(-1)
+    n = torch.arange(cap, dtype=torch.float64, device=rate.device)
+    p = (n * rate.log() - rate - torch.lgamma(n + 1)).exp()
+    return torch.cat([p, (1 - p.sum(-1, keepdim=True)).clamp_min(0)], -1)

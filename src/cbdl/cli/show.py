@@ -1,0 +1,166 @@
+"""What a person reads in the terminal: the answers of the commands as small tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from cbdl.studies.part import Part
+
+SCORES: dict[str, str] = {
+    "accuracy": "accuracy of the decision",
+    "rmse": "error of the decision (root mean square)",
+    "coverage": "coverage of the region",
+    "size": "size of the region",
+    "abstained": "share of rows that abstain",
+    "aleatoric": "noise in the data (aleatoric)",
+    "epistemic": "ignorance (epistemic)",
+    "floor": "  of which Monte Carlo alone could show",
+}
+NATS = ("aleatoric", "epistemic", "floor")
+
+
+def _console() -> Console:
+    return Console(highlight=False, soft_wrap=False)
+
+
+def _pairs(title: str, rows: Iterable[tuple[str, str]]) -> None:
+    table = Table(
+        title=title, title_justify="left", show_header=False, box=None, pad_edge=False, padding=(0, 2, 0, 0)
+    )
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(name, value)
+    _console().print(table)
+
+
+def number(x: float) -> str:
+    """Four digits that count.
+
+    >>> number(0.98765), number(212.3456)
+    ('0.9877', '212.3')
+    """
+    return f"{x:.4g}"
+
+
+def score_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Scores with their names in words."""
+    rows = []
+    for name, words in SCORES.items():
+        if values.get(name) is not None:
+            unit = (
+                " nats"
+                if name in NATS
+                else f" (asked: {1 - values['alpha']:g})"
+                if name == "coverage"
+                else ""
+            )
+            rows.append((words, number(values[name]) + unit))
+    return rows
+
+
+def scores(values: Mapping[str, Any]) -> None:
+    _pairs(f"{values['rows']} rows", score_rows(values))
+
+
+def fit(summary: Mapping[str, Any], *, chosen: bool) -> None:
+    other = "regression" if summary["task"] == "classification" else "classification"
+    hint = f"  (chosen by the target's values; --task {other} for the other)" if chosen else ""
+    rows = [
+        ("model", summary["model"]),
+        ("task", f"{summary['task']} of {summary['target']}{hint}"),
+        ("trained on", f"{summary['rows']} rows, {summary['features']} features"),
+        ("members", f"{summary['members']} Bayesian networks"),
+    ]
+    if summary["classes"]:
+        rows.append(("classes", shortened(summary["classes"])))
+    _pairs("Trained", rows)
+    held_out = summary["held_out"]
+    if held_out["rows"]:
+        _console().print()
+        _pairs(f"On {held_out['rows']} rows that were held out", score_rows(held_out))
+    _console().print(f"\nNext: cbdl predict {summary['model']} new.csv --out pred.csv", markup=False)
+
+
+def info(summary: Mapping[str, Any]) -> None:
+    extra = summary["extra"] or {}
+    size = sum(entry.get("bytes", 0) for entry in summary["files"].values())
+    state = "whole and unaltered" if summary["checked"] else "not checked: it needs networks of your own"
+    rows = [("files", f"{len(summary['files'])}, {size / 1e6:.1f} MB, {state}")]
+    if extra:
+        rows += [
+            ("task", f"{extra['task']} of {extra['target']}"),
+            ("columns", shortened([f"{c['name']} ({_kind(c)})" for c in extra["columns"]], 12)),
+        ]
+        if extra["classes"]:
+            rows.append(("classes", shortened(extra["classes"])))
+    rows += [
+        ("trained on", f"{summary['rows']:g} rows, seed {summary['seed']}"),
+        ("members", str(summary["members"])),
+        *(("prior", spelled(p)) for p in summary["priors"]),
+        *(("network", spelled(q["net"])) for q in summary["likelihoods"]),
+        ("method", spelled(summary["method"])),
+        ("written by", f"cbdl {summary['cbdl']}, torch {summary['torch']}, format {summary['format']}"),
+    ]
+    _pairs(summary["model"], rows)
+    held_out = extra.get("held_out", {})
+    if held_out.get("rows"):
+        _console().print()
+        _pairs(f"On {held_out['rows']} rows that were held out", score_rows(held_out))
+
+
+def _kind(column: Mapping[str, Any]) -> str:
+    return "number" if column["kind"] == "number" else f"{len(column['levels'])} levels"
+
+
+def spelled(described: Any) -> str:
+    """A part of a manifest in one line: its type and settings.
+
+    >>> spelled({"type": "Normal", "loc": 0.0, "scale": 2.0})
+    'Normal loc=0 scale=2'
+    """
+    if isinstance(described, Mapping):
+        own = {k: v for k, v in described.items() if k not in ("type", "name")}
+        settings = own.pop("settings", {})
+        own |= settings if isinstance(settings, Mapping) else {}
+        name = described.get("name", described.get("type", ""))
+        return " ".join([str(name), *(f"{k}={spelled(v)}" for k, v in own.items())])
+    if isinstance(described, list):
+        return ",".join(map(spelled, described))
+    return f"{described:g}" if isinstance(described, float) else str(described)
+
+
+def shortened(names: Sequence[str], most: int = 20) -> str:
+    """Names in a line, the first of them if they are many.
+
+    >>> shortened(["a", "b", "c"], 2)
+    'a, b, ... (3 in all)'
+    """
+    if len(names) <= most:
+        return ", ".join(names)
+    return ", ".join(names[:most]) + f", ... ({len(names)} in all)"
+
+
+# --- the demo -----------------------------------------------------------------------------------------------
+
+
+def part(shown: Part) -> None:
+    """One part of the demo: a title, what was done, a table, and what to see in it."""
+    console = _console()
+    console.print()
+    console.print(shown.title, style="bold", markup=False)
+    console.print(shown.text, markup=False)
+    console.print()
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for i, name in enumerate(shown.header):
+        table.add_column(name, justify="left" if i == 0 else "right", no_wrap=True)
+    for row in shown.rows:
+        table.add_row(*row)
+    console.print(table)
+    console.print()
+    for line in shown.lessons:
+        console.print(line, markup=False)

@@ -1,0 +1,142 @@
+"""Algorithm 1 for classes, with scikit-learn's manners."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from cbdl import recipe
+from cbdl.bayes import likelihoods
+from cbdl.bayes.methods import Method
+from cbdl.bayes.priors import PriorLike
+from cbdl.estimators.base import Credal
+from cbdl.estimators.networks import Architecture, factories
+from cbdl.estimators.weights import Floats, class_weights, sample_weights
+
+
+class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
+    """A classifier that knows what it does not know: K priors x S networks, and a credal set for every row.
+
+    - `priors`: one or more priors (or mappings of patterns to priors); None: three Normals, see `cbdl.recipe.PRIORS`
+    - `architectures`: one network each: the widths of hidden layers, or a function (inputs, outputs) -> nn.Module
+    - `activation` of the hidden layers: "relu", "tanh", "gelu" or "silu"
+    - `method`: an inference method such as `cbdl.Laplace()`; None: `cbdl.MeanField` with the next four settings
+    - `learning_rate` of its first step; it falls to 0 along a cosine
+    - `steps`, `epochs`: the length of the training: the larger of `steps` and `epochs` passes over the data
+    - `batch_size`: rows of a step; with no more rows than this, weights and repeated rows are exactly the same
+    - `samples`: draws from every posterior for a prediction, or "auto"
+    - `decision`: what `predict` says: the "maximin" label, or the likeliest one of the "average" (`predict_proba`)
+    - `class_weight`: a mapping of labels to weights, or "balanced"
+    - `standardize`: inputs to (weighted) mean 0 and variance 1
+    - `warm_start`: `fit` starts from the networks of the fit before
+    - `random_state`: a number gives the same model each time, that of `CBDL` with this seed
+    - `engine`, `device`, `verbose`: as in `CBDL`
+
+    Learned: `classes_`, `model_` (the `CBDL`, with labels 0, ..., J - 1), `n_features_in_`, `feature_names_in_`.
+
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = CredalClassifier(steps=200, random_state=0).fit(X[::2], y[::2])
+    >>> bool(clf.score(X[1::2], y[1::2]) > 0.9)
+    True
+    >>> clf.predict_set(X[:2], alpha=0.05).shape, clf.predict_credal(X[:2])
+    ((2, 3), CategoricalCredalSet(batch_shape=(2,), num_extremes=6, num_classes=3))
+    """
+
+    classes_: NDArray[Any]
+
+    def __init__(
+        self,
+        priors: Sequence[PriorLike] | None = None,
+        architectures: Sequence[Architecture] = recipe.HIDDEN,
+        *,
+        activation: str = "relu",
+        method: Method | None = None,
+        learning_rate: float = recipe.LEARNING_RATE,
+        steps: int = recipe.STEPS,
+        epochs: int = recipe.EPOCHS,
+        batch_size: int = recipe.BATCH_SIZE,
+        samples: Any = recipe.DRAWS,
+        decision: str = "maximin",
+        class_weight: Any = None,
+        standardize: bool = True,
+        warm_start: bool = False,
+        random_state: Any = None,
+        engine: Any = None,
+        device: Any = "cpu",
+        verbose: bool = False,
+    ) -> None:
+        self.priors = priors
+        self.architectures = architectures
+        self.activation = activation
+        self.method = method
+        self.learning_rate = learning_rate
+        self.steps = steps
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.samples = samples
+        self.decision = decision
+        self.class_weight = class_weight
+        self.standardize = standardize
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.engine = engine
+        self.device = device
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Steps 1 to 3 of Algorithm 1, from X (rows, features) and labels y (rows,) of any kind."""
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        classes, labels = np.unique(y, return_inverse=True)
+        weights = sample_weights(sample_weight, len(X))
+        if self.class_weight is not None:
+            weights = class_weights(self.class_weight, classes, labels, weights)
+        seen = np.unique(labels if weights is None else labels[weights > 0])
+        if len(seen) < 2:
+            known = ", ".join(map(repr, classes[seen].tolist()))
+            raise ValueError(
+                f"the rows of y that have weight hold one class only ({known}); a classifier needs at least two"
+            )
+        if self.warm_start and hasattr(self, "classes_") and not np.array_equal(self.classes_, classes):
+            raise ValueError(
+                f"warm_start: y holds the classes {classes.tolist()}, the fit before {self.classes_.tolist()}; "
+                "set warm_start=False to start again"
+            )
+        self.classes_ = classes
+        nets = factories(self.architectures, X.shape[1], len(classes), self.activation)
+        return self._train(X, labels, weights, [likelihoods.Categorical(net) for net in nets])
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """(rows,): the maximin label, argmax_y min_k p_k(y): the best one in the worst case (modified Step 6).
+
+        Where all members find the same label likeliest, it is that one, and the largest of `predict_proba` too. Where
+        they do not, maximin and average may differ.
+        """
+        rules = {
+            # of labels that are equally good the first: a random one would depend on the other rows
+            "maximin": lambda sets: sets.decide("maximin").argmax(-1),
+            "average": lambda sets: sets.center().argmax(-1),
+        }
+        if self.decision not in rules:
+            raise ValueError(f'decision is {self.decision!r}; give "maximin" or "average"')
+        best = self._by_parts(X, rules[self.decision])
+        labels: NDArray[Any] = self.classes_[best]
+        return labels
+
+    def predict_proba(self, X: Any) -> Floats:
+        """(rows, J): the centre of the credal set, the mean of its extremes."""
+        return self._by_parts(X, lambda sets: sets.center())
+
+    def predict_set(self, X: Any, alpha: float = 0.05, method: str = "union") -> NDArray[np.bool_]:
+        """(rows, J) bool: the labels that the whole credal set covers with probability 1 - alpha (Step 6).
+
+        `method`: "union", "lower-density" or "minimal"; columns in the order of `classes_`.
+        """
+        return self._by_parts(X, lambda sets: sets.region(alpha, method).mask)

@@ -1,0 +1,1 @@
+"""How good the answers are: conformal calibration of regions."""

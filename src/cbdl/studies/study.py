@@ -1,0 +1,78 @@
+"""What a study is: a name, profiles of different length, and parts that are shown, written and printed as JSON.
+
+Every module of `cbdl.studies` that is listed in `NAMES` has a `STUDY`. The command line runs it:
+`cbdl study NAME --profile smoke --out DIR`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+from cbdl.studies import report
+from cbdl.studies.part import Part
+from cbdl.tables.files import UsageError
+
+Profile = Literal["smoke", "cpu", "paper"]
+"""Under a minute, for the tests; as long as two cores need for sound numbers; the paper's own settings."""
+NAMES = ("demo",)
+"""The studies, each a module of `cbdl.studies`."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What surrounds one run: its profile, its seed, where results may be cached, and who hears of progress."""
+
+    profile: Profile
+    seed: int
+    folder: Path | None
+    note: Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study: `parts` yields each part as soon as it is there."""
+
+    name: str
+    summary: str
+    profiles: tuple[Profile, ...]
+    parts: Callable[[Context], Iterator[Part]]
+
+
+def find(name: str) -> Study:
+    """The study `name`; a UsageError that lists the others if there is none."""
+    if name not in NAMES:
+        raise UsageError(f"there is no study {name!r}; there are {', '.join(NAMES)}")
+    study: Study = import_module(f"cbdl.studies.{name}").STUDY
+    return study
+
+
+def run(
+    study: Study,
+    profile: Profile,
+    out: str | Path | None,
+    seed: int = 0,
+    note: Callable[[str], None] = lambda text: None,
+    show: Callable[[Part], None] = lambda part: None,
+) -> dict[str, Any]:
+    """All parts one after the other, each shown as soon as it is there; then the report in the folder `out`.
+
+    Returns the numbers of every part. `note` hears what is being done.
+    """
+    if profile not in study.profiles:
+        raise UsageError(
+            f"{study.name} has no profile {profile!r}; it has {', '.join(map(repr, study.profiles))}"
+        )
+    folder = None if out is None else Path(out)
+    if folder is not None:
+        report.check(folder)
+    parts: list[Part] = []
+    for part in study.parts(Context(profile, seed, folder, note)):
+        parts.append(part)
+        show(part)
+    if folder is not None:
+        note(f"\nReport: {report.write(folder, study.summary, parts, note)}")
+    return {part.name: part.numbers for part in parts}

@@ -1,0 +1,311 @@
+"""The command line: results on stdout, the rest on stderr, exit codes, nothing half-written."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from calls import called
+from cbdl.cli.app import RegionName
+from cbdl.credal.line import regions as line_regions
+from cbdl.tables import answers
+
+COMMANDS = ("fit", "predict", "evaluate", "info", "demo", "study")
+FAST = [
+    "--net",
+    "mlp:8",
+    "--prior",
+    "normal:0:1",
+    "--prior",
+    "laplace:0:1",
+    "--epochs",
+    "40",
+    "--batch-size",
+    "16",
+]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "80"}
+
+
+def process(*arguments: object, code: str = "from cbdl.cli import main; main()") -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+    )
+
+
+def write(path: Path, header: str, *columns: object) -> Path:
+    with open(path, "w", newline="") as file:
+        file.write(header + "\n")
+        csv.writer(file, lineterminator="\n").writerows(zip(*columns, strict=True))
+    return path
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    """A folder with tables of both kinds and a model of each."""
+    folder, source = tmp_path_factory.mktemp("place"), np.random.default_rng(0)
+    x, z = source.normal(size=(2, 80))
+    write(folder / "classes.csv", "x,z,y", x, z, np.where(x + z > 0, "yes", "no"))
+    write(folder / "line.csv", "x,z,y", x, z, x - z + 0.1 * source.normal(size=80))
+    write(folder / "new.csv", "x,z", x[:5], z[:5])
+    for kind in ("classes", "line"):
+        code, _, answer = called(
+            "fit", folder / f"{kind}.csv", "--target", "y", "--out", folder / kind, *FAST
+        )
+        assert code == 0, answer
+    return folder
+
+
+# --- what a person types --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_help_has_an_example_that_names_real_options(command):
+    code, out, _ = called(command, "--help")
+    assert code == 0
+    example = out[out.index("Example:") :].split()[1:]
+    assert example[:2] == ["cbdl", command]
+    assert all(word in out[: out.index("Example:")] for word in example if word.startswith("--"))
+
+
+def test_regions_are_those_of_the_kernel():
+    assert {r.value for r in RegionName} == set(line_regions.METHODS)
+
+
+def test_fit_prints_a_summary_with_held_out_scores(place):
+    arguments = ["fit", place / "classes.csv", "--target", "y", "--out", place / "again", *FAST]
+    code, out, _ = called(*arguments, "--json")
+    answer = json.loads(out)
+    assert (code, answer["task"], answer["members"], answer["held_out"]["rows"]) == (
+        0,
+        "classification",
+        2,
+        16,
+    )
+    code, out, _ = called(
+        *arguments, "--overwrite", "--engine", "local", "--seed", "1", "--task", "classification"
+    )
+    assert code == 0
+    assert "accuracy of the decision" in out
+    assert "16 rows that were held out" in out
+
+
+def test_predict_prints_a_row_for_each_row(place):
+    code, out, err = called("predict", place / "classes", place / "new.csv", "--phi", "0.1", "--keep", "x")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert (code, err, len(rows)) == (0, "", 5)
+    assert list(rows[0]) == [
+        "row", "x", "decision", "set", "size", "aleatoric", "epistemic", "epistemic_lower", "epistemic_upper", "total",
+        "abstain",
+    ]  # fmt: skip
+    assert {row["decision"] for row in rows} <= {"yes", "no"}
+    assert all(float(row["epistemic_lower"]) <= float(row["epistemic"]) + 1e-9 for row in rows)
+    code, out, _ = called("predict", place / "line", place / "new.csv", "--json", "--method", "minimal")
+    answer = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert all(row["lower"] < row["decision"] < row["upper"] for row in answer)
+
+
+@pytest.mark.parametrize("name", ["p.csv", "p.jsonl"])
+def test_predict_writes_what_it_would_have_printed(place, name):
+    flag = ["--json"] if name.endswith("jsonl") else []
+    _, printed, _ = called("predict", place / "line", place / "new.csv", *flag)
+    code, out, _ = called(
+        "predict", place / "line", place / "new.csv", "--out", place / name, "--phi", "-9", "--json"
+    )
+    assert (code, json.loads(out)) == (0, {"out": str(place / name), "rows": 5, "abstained": 5})
+    called("predict", place / "line", place / "new.csv", "--out", place / name)
+    assert (place / name).read_text() == printed
+
+
+def test_evaluate_and_info(place):
+    code, out, _ = called("evaluate", place / "classes", place / "classes.csv", "--alpha", "0.1", "--json")
+    answer = json.loads(out)
+    assert (code, answer["rows"], answer["alpha"]) == (0, 80, 0.1)
+    assert answer["accuracy"] > 0.8
+    assert answer["coverage"] > 0.9
+    code, out, _ = called("evaluate", place / "line", place / "line.csv", "--predictive", "normal")
+    assert code == 0
+    assert "error of the decision" in out
+    code, out, _ = called("info", place / "line")
+    assert code == 0
+    assert "regression of y" in out
+    assert "whole and unaltered" in out
+    assert json.loads(called("info", place / "line", "--json")[1])["members"] == 2
+
+
+def test_imputation_is_kept_with_the_model(tmp_path):
+    path = write(tmp_path / "t.csv", "x,y", ["1", "2", "", "4"] * 5, ["a", "b", "a", "b"] * 5)
+    arguments = ("fit", path, "--target", "y", "--out", tmp_path / "m", *FAST)
+    code, out, err = called(*arguments)
+    assert (code, out) == (1, "")
+    assert "'x' has 5 missing values (row 3, 7, 11, ...)" in err
+    assert called(*arguments, "--impute")[0] == 0
+    assert called("predict", tmp_path / "m", path)[0] == 0
+
+
+# --- errors -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("fit classes.csv --target y --out m --nix", "--nix"),
+        ("fit classes.csv --out m", "--target"),
+        ("fit nix.csv --target y --out m", "nix.csv does not exist"),
+        ("fit classes.csv --target nix --out m", "no column 'nix'; it has x, z, y"),
+        ("fit classes.csv --target y --out m --drop nix", "no column 'nix'"),
+        ("fit classes.csv --target y --out m --prior nix", "'nix' is not a prior"),
+        ("fit classes.csv --target y --out m --net cnn", "'cnn' is not a network"),
+        ("fit classes.csv --target y --out m --task nix", "nix"),
+        ("fit classes.csv --target y --out m --engine nix", "nix"),
+        ("fit classes.csv --target y --out m --epochs 0", "--epochs"),
+        ("fit classes.csv --target y --out m --lr 0", "--lr"),
+        ("fit classes.csv --target y --out classes", "--overwrite"),
+        ("predict nix new.csv", "nix does not exist"),
+        ("predict new.csv new.csv", "not a folder"),
+        ("predict classes nix.csv", "nix.csv does not exist"),
+        ("predict classes new.csv --alpha 1", "--alpha"),
+        ("predict classes new.csv --samples 0", "--samples"),
+        ("predict classes new.csv --keep nix", "no column 'nix'"),
+        ("predict classes new.csv --out p.txt", ".csv or .jsonl"),
+        ("predict classes new.csv --out nix/p.csv", "no folder"),
+        ("predict classes new.csv --out new.csv", "the table itself"),
+        ("evaluate classes new.csv", "no column 'y'"),
+        ("info nix", "nix does not exist"),
+        ("demo --out new.csv", "is a file"),
+    ],
+)
+def test_a_usage_error_is_2_and_says_what_was_wrong(place, monkeypatch, arguments, said):
+    monkeypatch.chdir(place)
+    before = sorted(p.name for p in place.iterdir())
+    code, out, err = called(*arguments.split())
+    assert code == 2
+    assert said in err
+    assert out == "" or "paper's example" in out
+    assert sorted(p.name for p in place.iterdir()) == before
+
+
+def test_a_failure_is_1_and_leaves_nothing(place, tmp_path):
+    bad = write(tmp_path / "bad.csv", "x,z", [1, 2, "oops"], [0, 0, 0])
+    code, out, err = called("predict", place / "classes", bad, "--out", tmp_path / "p.csv")
+    assert (code, out) == (1, "")
+    assert "column 'x', row 3: 'oops' is not a finite number" in err
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.csv"]
+
+
+def test_a_model_that_was_altered_is_refused(place, tmp_path):
+    model = tmp_path / "m"
+    model.mkdir()
+    for file in (place / "classes").iterdir():
+        (model / file.name).write_bytes(file.read_bytes())
+    with open(model / "shared.safetensors", "r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"\x7f")
+    for command in (("info", model), ("predict", model, place / "new.csv")):
+        code, out, err = called(*command)
+        assert (code, out) == (1, "")
+        assert "altered" in err
+
+
+# --- processes --------------------------------------------------------------------------------------------
+
+
+STOPPED = """
+import os, signal
+from cbdl.bayes import train
+step = train.Adam.step
+
+def counted(self, variables, gradient, rate, number):
+    step(self, variables, gradient, rate, number)
+    if number == 50:
+        os.kill(os.getpid(), signal.SIGINT)
+
+train.Adam.step = counted
+from cbdl.cli import main
+main()
+"""
+"""A `cbdl` whose user presses Ctrl-C after 50 steps."""
+
+
+def test_a_stopped_fit_goes_on_to_the_same_model(place, tmp_path):
+    arguments = ["fit", place / "line.csv", "--target", "y", *FAST]
+    run = tmp_path / "m.run"
+    stopped = process(*arguments, "--out", tmp_path / "m", code=STOPPED)
+    out, err = stopped.communicate(timeout=60)
+    assert (stopped.returncode, out) == (130, "")
+    assert "Traceback" not in err
+    assert f"The run is kept in {run}" in err
+    assert err.rstrip().endswith("--resume")
+    assert [p.name for p in tmp_path.iterdir()] == ["m.run"]
+    code, _, err = called(*arguments, "--out", tmp_path / "m")
+    assert code == 2
+    assert "--resume" in err
+    code, out, _ = called(*arguments, "--out", tmp_path / "m", "--resume", "--json")
+    assert code == 0
+    assert not run.exists()
+    code, whole, _ = called(*arguments, "--out", tmp_path / "n", "--json")
+    assert json.loads(out)["held_out"] == pytest.approx(json.loads(whole)["held_out"], abs=1e-3)
+
+
+MEASURED = """
+import sys
+from cbdl.cli import main
+try:
+    main()
+finally:
+    with open("/proc/self/status") as file:
+        print(*(line for line in file if line.startswith("VmHWM")), file=sys.stderr)
+"""
+"""A `cbdl` that says how much memory it used at most. (ru_maxrss counts that of the parent too.)"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to measure memory")
+def test_predict_reads_a_file_in_bounded_memory(place, tmp_path):
+    """Four times the file, the same memory."""
+    used = []
+    for rows in (5_000, 20_000):
+        # text that is not used by the model makes the file large without making it slow
+        path = tmp_path / f"{rows}.csv"
+        with open(path, "w") as file:
+            file.write("x,z,text\n")
+            file.writelines(f"{i % 7},{i % 5},{'.' * 2000}\n" for i in range(rows))
+        ran = process("predict", place / "classes", path, "--out", tmp_path / "p.csv", code=MEASURED)
+        out, err = ran.communicate(timeout=120)
+        assert (ran.returncode, out) == (0, f"{tmp_path / 'p.csv'}: {rows} rows\n"), err
+        used.append(int(err.split()[-2]) / 1024)
+        path.unlink()
+    assert used[1] < used[0] + 10  # MB; the larger file has 30 MB more
+    with open(tmp_path / "p.csv") as file:
+        assert sum(1 for _ in file) == 20_001
+
+
+def test_a_closed_pipe_is_not_an_accident(place):
+    ran = process("predict", place / "classes", place / "classes.csv")
+    assert ran.stdout is not None
+    assert ran.stderr is not None
+    ran.stdout.readline()
+    ran.stdout.close()
+    err = ran.stderr.read()
+    ran.stderr.close()
+    ran.wait(timeout=60)
+    assert "Traceback" not in err
+
+
+def test_ctrl_c_while_predicting_writes_nothing(place, tmp_path, monkeypatch):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(answers, "_answers", interrupted)
+    code, out, err = called("predict", place / "classes", place / "new.csv", "--out", tmp_path / "p.csv")
+    assert (code, out) == (130, "")
+    assert "Nothing was written" in err
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,440 @@
+"""The estimators keep scikit-learn's conventions, and say what the credal set says."""
+
+from __future__ import annotations
+
+import copy
+import doctest
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine, make_blobs
+from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
+from torch import nn
+
+import cbdl
+from cbdl import CredalClassifier, CredalRegressor, recipe
+from cbdl.estimators import base
+
+IRIS = load_iris(return_X_y=True)
+NAMES = np.array(["setosa", "versicolor", "virginica"])
+LIGHT: dict[str, Any] = {"architectures": ((8,), (4, 4)), "steps": 100, "learning_rate": 0.05}
+CROSSED = {
+    "check_classifiers_train": "asks for predict == argmax predict_proba; the maximin label may differ from the "
+    "likeliest one of the average where members disagree (docs/estimators.md)"
+}
+
+
+def light(**more: Any) -> CredalClassifier:
+    return CredalClassifier(**{**LIGHT, "random_state": 0, **more})
+
+
+def light_regressor(**more: Any) -> CredalRegressor:
+    return CredalRegressor(**{**LIGHT, "random_state": 0, **more})
+
+
+def curve(rows: int = 80, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (rows, 1))
+    return X, np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=rows)
+
+
+@pytest.fixture(scope="module")
+def iris() -> CredalClassifier:
+    return light().fit(*IRIS)
+
+
+@pytest.fixture(scope="module")
+def line() -> CredalRegressor:
+    return light_regressor(steps=300).fit(*curve())
+
+
+@pytest.fixture(scope="module")
+def plane() -> CredalRegressor:
+    X, y = curve(200)
+    return light_regressor(steps=300).fit(X, np.c_[y, 100 * X[:, 0]])
+
+
+# --- scikit-learn's own checks ---------------------------------------------------------------------------------
+
+
+@parametrize_with_checks([CredalClassifier(**LIGHT, decision="average"), CredalRegressor(**LIGHT)])
+def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.mark.slow
+def test_the_defaults_pass_all_checks() -> None:
+    for made in (CredalRegressor(), CredalClassifier(decision="average")):
+        check_estimator(made, on_skip=None)
+
+
+@pytest.mark.slow
+def test_only_one_check_can_fail_for_the_maximin_label() -> None:
+    found = check_estimator(CredalClassifier(), on_skip=None, on_fail=None)
+    assert {row["check_name"] for row in found if row["status"] == "failed"} <= set(CROSSED)
+
+
+def test_the_maximin_label_learns_the_blobs_of_the_check() -> None:
+    """What check_classifiers_train asks for beside the equality of two rules."""
+    X, y = make_blobs(n_samples=300, random_state=0)
+    clf = light().fit(X, y)
+    assert clf.score(X, y) > 0.83
+    np.testing.assert_allclose(clf.predict_proba(X).sum(1), 1)
+    likeliest = clf.predict_credal(X).probs.argmax(-1)
+    agree = (likeliest == likeliest[:, :1]).all(1)
+    assert agree.mean() > 0.7
+    np.testing.assert_array_equal(clf.predict(X)[agree], clf.predict_proba(X).argmax(1)[agree])
+
+
+# --- answers are those of the credal set ---------------------------------------------------------------------
+
+
+def test_the_estimator_is_cbdl_with_the_same_seed(iris: CredalClassifier) -> None:
+    X, y = IRIS
+    model = cbdl.CBDL(
+        recipe.PRIORS,
+        [cbdl.likelihoods.Categorical(cbdl.nets.mlp(4, 3, h)) for h in LIGHT["architectures"]],
+        cbdl.MeanField(epochs=100, batch_size=256, lr=0.05),
+        seed=0,
+        dtype=torch.float64,
+        verbose=False,
+    ).fit(X, y)
+    assert np.array_equal(iris.predict_credal(X).probs, model.predict(X, 32).probs)
+
+
+def test_answers_are_read_off_the_credal_set(iris: CredalClassifier) -> None:
+    X, _ = IRIS
+    sets = iris.predict_credal(X)
+    assert sets.num_extremes == 6
+    assert np.array_equal(iris.predict_proba(X), sets.center())
+    assert sets.decide("maximin")[np.arange(len(X)), iris.predict(X)].all()
+    for method in ("union", "lower-density", "minimal"):
+        mask = iris.predict_set(X, alpha=0.1, method=method)
+        assert mask.dtype == bool
+        assert np.array_equal(mask, sets.region(0.1, method).mask)
+
+
+def test_the_decision_can_be_that_of_the_average(iris: CredalClassifier) -> None:
+    X, _ = IRIS
+    other = copy.copy(iris).set_params(decision="average")
+    assert np.array_equal(other.predict(X), iris.predict_proba(X).argmax(1))
+    with pytest.raises(ValueError, match="decision is 'vote'"):
+        other.set_params(decision="vote").predict(X)
+
+
+def test_sets_grow_with_confidence(iris: CredalClassifier) -> None:
+    small, large = (iris.predict_set(IRIS[0], alpha) for alpha in (0.3, 0.01))
+    assert (large >= small).all()
+    assert large.sum() > small.sum()
+
+
+def test_the_number_of_rows_at_once_changes_nothing(
+    iris: CredalClassifier, line: CredalRegressor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, grid = IRIS[0], np.linspace(-3, 3, 20)[:, None]
+    whole = iris.predict_proba(X), iris.predict_set(X), *line.predict_interval(grid)
+    monkeypatch.setattr(base, "ROWS", 7)
+    parts = iris.predict_proba(X), iris.predict_set(X), *line.predict_interval(grid)
+    for a, b in zip(whole, parts, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9)
+
+
+# --- regression ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["union", "lower-density", "minimal"])
+def test_the_interval_is_the_hull_of_the_region(line: CredalRegressor, method: str) -> None:
+    X = np.linspace(-4, 4, 30)[:, None]
+    lower, upper = line.predict_interval(X, 0.1, method)
+    region = line.predict_interval(X, 0.1, method, return_region=True)
+    assert lower.shape == upper.shape == (30,)
+    np.testing.assert_array_equal(lower, np.nanmin(region.intervals, (1, 2)))
+    np.testing.assert_array_equal(upper, np.nanmax(region.intervals, (1, 2)))
+    assert (region.lower_probability >= 0.9 - 1e-9).all()
+
+
+def test_the_mean_is_that_of_the_centre(line: CredalRegressor) -> None:
+    X = np.linspace(-4, 4, 9)[:, None]
+    np.testing.assert_allclose(line.predict(X), line.predict_credal(X).center().mean()[:, 0])
+
+
+def test_intervals_cover_new_data_and_widen_far_from_it(line: CredalRegressor) -> None:
+    X, y = curve(300, seed=1)
+    lower, upper = line.predict_interval(X, alpha=0.05)
+    assert ((lower <= y) & (y <= upper)).mean() > 0.9
+    far_lower, far_upper = line.predict_interval([[-10.0], [10.0]])
+    assert (far_upper - far_lower).min() > 3 * (upper - lower).mean()
+
+
+def test_several_outputs_are_covered_at_once(plane: CredalRegressor) -> None:
+    X, y = curve(300, seed=1)
+    Y = np.c_[y, 100 * X[:, 0]]
+    assert plane.predict(X).shape == (300, 2)
+    assert plane.score(X, Y) > 0.9
+    for method in (None, "union"):
+        lower, upper = plane.predict_interval(X, 0.05, method)
+        assert lower.shape == upper.shape == (300, 2)
+        assert ((lower <= Y) & (upper >= Y)).all(1).mean() > 0.9
+        inside = plane.predict_interval(X, 0.05, method, return_region=True).contains(Y)
+        assert (((lower <= Y) & (upper >= Y)).all(1) >= inside).all()
+    with pytest.raises(ValueError, match="return_region=True"):
+        plane.predict_interval(X, 0.05, "minimal")
+
+
+def test_one_column_of_targets_is_answered_by_one_column() -> None:
+    X, y = curve()
+    flat, column = light_regressor().fit(X, y), light_regressor().fit(X, y[:, None])
+    assert column.predict(X).shape == (80, 1)
+    assert np.array_equal(flat.predict(X), column.predict(X)[:, 0])
+    assert column.predict_interval(X)[0].shape == (80, 1)
+
+
+def test_kinds_of_noise_and_of_predictive() -> None:
+    X, y = curve()
+    fixed = light_regressor(noise=0.3, predictive="normal").fit(X, y)
+    assert isinstance(fixed.predict_credal(X), cbdl.NormalCredalSet)
+    assert (fixed.predict_credal(X).scale > 0.3).all()
+    rng = np.random.default_rng(0)
+    wide = light_regressor(noise="heteroscedastic", steps=400).fit(X, X[:, 0] * rng.normal(size=80))
+    widths = np.subtract(*wide.predict_interval([[0.0], [2.0]])[::-1])
+    assert widths[1] > 1.5 * widths[0]
+    with pytest.raises(ValueError, match="scale is 'loud'"):
+        light_regressor(noise="loud").fit(X, y)
+
+
+# --- tables, labels, weights -----------------------------------------------------------------------------------
+
+
+def test_frames_and_words_as_labels() -> None:
+    frame = load_iris(as_frame=True).data
+    clf = light().fit(frame, pd.Series(NAMES[IRIS[1]]))
+    assert list(clf.feature_names_in_) == list(frame.columns)
+    assert clf.n_features_in_ == 4
+    assert np.array_equal(clf.classes_, NAMES)
+    assert set(clf.predict(frame)) == set(NAMES)
+    assert clf.score(frame, NAMES[IRIS[1]]) > 0.9
+    with pytest.raises(ValueError, match="feature names"):
+        clf.predict(frame[frame.columns[::-1]])
+
+
+def test_in_a_pipeline_with_frames() -> None:
+    frame = load_iris(as_frame=True).data
+    pipe = make_pipeline(StandardScaler(), light()).set_output(transform="pandas").fit(frame, IRIS[1])
+    assert list(pipe[-1].feature_names_in_) == list(frame.columns)
+    assert pipe.score(frame, IRIS[1]) > 0.9
+    weighted = make_pipeline(StandardScaler(), light())
+    weighted.fit(*IRIS, credalclassifier__sample_weight=(IRIS[1] > 0).astype(float))
+    assert 0 not in weighted.predict(IRIS[0])
+
+
+def test_in_a_search_and_in_cross_validation() -> None:
+    search = GridSearchCV(light(), {"architectures": [((2,),), ((8,), (4, 4))], "samples": [8]}, cv=2)
+    assert search.fit(*IRIS).best_score_ > 0.85
+    assert search.best_estimator_.predict_set(IRIS[0]).shape == (150, 3)
+    scores = cross_val_score(light_regressor(), *curve(), cv=3, scoring="r2")
+    assert scores.min() > 0.5
+
+
+def test_weights_are_repetitions_for_several_outputs_too() -> None:
+    X, y = curve(30)
+    Y, w = np.c_[y, X[:, 0] - y], np.arange(30) % 3
+    heavy = light_regressor().fit(X, Y, sample_weight=w)
+    often = light_regressor().fit(X.repeat(w, 0), Y.repeat(w, 0))
+    np.testing.assert_allclose(heavy.predict(X), often.predict(X), rtol=1e-7)
+    np.testing.assert_allclose(heavy.predict_interval(X), often.predict_interval(X), rtol=1e-7)
+
+
+def test_rows_without_weight_take_no_part_in_minibatches() -> None:
+    X, y = IRIS
+    weights = np.arange(150) % 3 > 0
+    heavy = light(batch_size=40).fit(X, y, sample_weight=weights)
+    fewer = light(batch_size=40).fit(X[weights], y[weights])
+    np.testing.assert_allclose(heavy.predict_proba(X), fewer.predict_proba(X), rtol=1e-7)
+
+
+def test_class_weights_are_sample_weights() -> None:
+    X, y = IRIS[0], NAMES[IRIS[1]]
+    given = {"versicolor": 3.0, "virginica": 0.5}
+    by_class = light(class_weight=given).fit(X, y)
+    by_row = light().fit(X, y, sample_weight=[given.get(label, 1.0) for label in y])
+    np.testing.assert_allclose(by_class.predict_proba(X), by_row.predict_proba(X), rtol=1e-9)
+    with pytest.raises(ValueError, match="class_weight names 'rosa'"):
+        light(class_weight={"rosa": 1.0}).fit(X, y)
+    with pytest.raises(ValueError, match="class_weight is 'even'"):
+        light(class_weight="even").fit(X, y)
+
+
+def test_balanced_weights_undo_imbalance() -> None:
+    X, y = make_blobs([200, 20], centers=np.array([[0.0, 0.0], [1.5, 0.0]]), random_state=0)
+    plain, even = (light(class_weight=w).fit(X, y) for w in (None, "balanced"))
+    recall = [(clf.predict(X[y == 1]) == 1).mean() for clf in (plain, even)]
+    assert recall[1] > recall[0] + 0.2
+    weights = np.where(y == 1, 10.0, 1.0)
+    heavy = light(class_weight="balanced").fit(X, y, sample_weight=weights / weights.mean())
+    np.testing.assert_allclose(heavy.predict_proba(X), even.predict_proba(X), rtol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.ones(3), r"sample_weight has shape \(3,\); it must be one number a row: \(150,\)"),
+        (np.r_[1.0, -1.0, np.ones(148)], r"sample_weight\[1\] is -1"),
+        (np.zeros(150), "zero for every row"),
+        ((IRIS[1] == 2).astype(float), r"one class only \(2\)"),
+    ],
+)
+def test_bad_weights_are_refused(weights: np.ndarray, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        light().fit(*IRIS, sample_weight=weights)
+
+
+# --- copies, seeds, warm starts ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", [lambda x: pickle.loads(pickle.dumps(x)), copy.deepcopy])
+def test_copies_answer_the_same(iris: CredalClassifier, plane: CredalRegressor, way: Any) -> None:
+    assert np.array_equal(way(iris).predict_proba(IRIS[0]), iris.predict_proba(IRIS[0]))
+    X = curve()[0]
+    assert np.array_equal(way(plane).predict(X), plane.predict(X))
+    assert way(iris).model_._data is None
+    refit = way(iris).set_params(warm_start=True).fit(*IRIS)
+    assert refit.score(*IRIS) > 0.9
+
+
+def test_clones_have_the_parameters_and_nothing_learned(iris: CredalClassifier) -> None:
+    made = clone(iris.set_params(priors=None))
+    assert made.get_params() == iris.get_params()
+    assert not hasattr(made, "model_")
+
+
+def test_seeds() -> None:
+    X, y = curve(30)
+    first, again, other = (light_regressor(steps=20, random_state=s).fit(X, y).predict(X) for s in (3, 3, 4))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+    source = np.random.RandomState(0)
+    one, two = (light_regressor(steps=20, random_state=source).fit(X, y).predict(X) for _ in range(2))
+    assert not np.array_equal(one, two)
+    free = light_regressor(steps=20, random_state=None)
+    assert not np.array_equal(free.fit(X, y).predict(X), free.fit(X, y).predict(X))
+
+
+def test_a_warm_start_goes_on_from_the_fit_before() -> None:
+    X, y = curve()
+    reg = light_regressor(steps=300, warm_start=True).fit(X, y)
+    before = reg.score(X, y)
+    reg.set_params(steps=5, learning_rate=1e-4).fit(X, y)
+    cold = light_regressor(steps=5, learning_rate=1e-4).fit(X, y).score(X, y)
+    assert reg.score(X, y) > before - 0.1
+    assert cold < 0.5
+    with pytest.raises(ValueError, match="set warm_start=False to start again"):
+        reg.set_params(architectures=((5,), (4, 4))).fit(X, y)
+
+
+def test_a_warm_start_needs_the_same_classes() -> None:
+    X, y = IRIS
+    clf = light(steps=10, warm_start=True).fit(X, y)
+    with pytest.raises(ValueError, match="warm_start: y holds the classes"):
+        clf.fit(X[:100], y[:100])
+    assert light(steps=10).fit(X, y).fit(X[:100], y[:100]).classes_.tolist() == [0, 1]
+
+
+def test_a_saved_model_needs_no_pickle(iris: CredalClassifier, tmp_path: Path) -> None:
+    iris.model_.save(tmp_path / "iris")
+    loaded = cbdl.load(tmp_path / "iris")
+    assert np.array_equal(loaded.predict(IRIS[0], 32).probs, iris.predict_credal(IRIS[0]).probs)
+
+
+# --- settings ------------------------------------------------------------------------------------------------------
+
+
+def narrow(inputs: int, outputs: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(inputs, 6), nn.Tanh(), nn.Linear(6, outputs))
+
+
+def test_priors_networks_and_methods_of_ones_own() -> None:
+    clf = light(
+        priors=[cbdl.priors.Normal(0, 1), cbdl.priors.Laplace(0, 1)],
+        architectures=[narrow, (8,)],
+        method=cbdl.Laplace(epochs=100, lr=0.05),
+    ).fit(*IRIS)
+    assert clf.score(*IRIS) > 0.9
+    assert clf.predict_credal(IRIS[0]).num_extremes == 4
+    same = pickle.loads(pickle.dumps(clf))
+    assert np.array_equal(same.predict_proba(IRIS[0]), clf.predict_proba(IRIS[0]))
+    ensemble = light_regressor(method=cbdl.Ensemble(epochs=100, lr=0.05), warm_start=True)
+    X, y = curve()
+    assert ensemble.fit(X, y).fit(X, y).score(X, y) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"architectures": ()}, "architectures is"),
+        ({"architectures": (8,)}, r"architectures\[0\] is 8"),
+        ({"architectures": ((0,),)}, "at least 1"),
+        ({"activation": "cosine"}, "activation is 'cosine'"),
+        ({"steps": 0}, "steps is 0"),
+        ({"batch_size": 2.5}, r"batch_size is 2\.5"),
+        ({"learning_rate": -1.0}, "lr is -1"),
+        ({"priors": []}, "priors and likelihoods must each hold"),
+    ],
+)
+def test_bad_settings_are_refused_by_fit(settings: dict[str, Any], message: str) -> None:
+    clf = light(**settings)
+    with pytest.raises(ValueError, match=message):
+        clf.fit(*IRIS)
+
+
+def test_training_is_counted_in_steps_and_in_passes() -> None:
+    assert CredalClassifier(steps=600, epochs=20)._method(100).epochs == 600  # type: ignore[attr-defined]
+    assert CredalClassifier(steps=600, epochs=20)._method(1400).epochs == 100  # type: ignore[attr-defined]
+    assert CredalClassifier(steps=600, epochs=20)._method(256_000).epochs == 20  # type: ignore[attr-defined]
+
+
+# --- the defaults ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("load", "least"),
+    [(load_iris, 0.92), (load_wine, 0.95), (load_breast_cancer, 0.94), (load_diabetes, 0.3)],
+)
+def test_the_defaults_learn_small_tables(load: Any, least: float) -> None:
+    assert held_out(load) > least
+
+
+@pytest.mark.slow
+def test_the_defaults_learn_digits() -> None:
+    assert held_out(load_digits) > 0.95
+
+
+def held_out(load: Any) -> float:
+    X, y = load(return_X_y=True)
+    regression = load is load_diabetes
+    kind = CredalRegressor if regression else CredalClassifier
+    a, b, u, v = train_test_split(X, y, test_size=0.25, random_state=0, stratify=None if regression else y)
+    return float(kind(random_state=0).fit(a, u).score(b, v))
+
+
+def test_importing_cbdl_does_not_import_scikit_learn() -> None:
+    code = "import sys, cbdl; assert 'sklearn' not in sys.modules; cbdl.CredalRegressor(); print('fine')"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.stdout.strip() == "fine", run.stderr
+
+
+def test_the_guide_runs() -> None:
+    guide = Path(__file__).parent.parent.parent / "docs" / "estimators.md"
+    found = doctest.testfile(str(guide), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert found.attempted > 10
+    assert not found.failed

@@ -1,0 +1,204 @@
+"""From a table to a model to answers: the same as by hand, whatever the pieces in which it is done."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cbdl
+from cbdl import recipe, tables
+from cbdl.cli.spelling import parse_net, parse_prior
+from cbdl.tables import TableError, UsageError, answers, learning
+from cbdl.tables.answers import Options, Trained
+from cbdl.tables.learning import Settings
+
+QUICK = {
+    "nets": ((8,),),
+    "epochs": 60,
+    "batch_size": 32,
+    "lr": 0.02,
+    "priors": (cbdl.priors.Normal(0, 1), cbdl.priors.Laplace(0, 1)),
+}
+
+
+def table(path: Path, **columns: object) -> Path:
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+    return path
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory):
+    """A table of two classes, and a model of it."""
+    folder, source = tmp_path_factory.mktemp("classes"), np.random.default_rng(0)
+    x = source.normal(size=120)
+    path = table(
+        folder / "t.csv", id=range(120), x=x, c=np.where(x > 1, "hi", "lo"), y=np.where(x > 0, "yes", "no")
+    )
+    summary = learning.fit(path, folder / "model", Settings("y", drop=("id",), **QUICK), verbose=False)
+    return path, Trained.load(folder / "model"), summary
+
+
+@pytest.fixture(scope="module")
+def line(tmp_path_factory):
+    """A table with a real target, and a model of it."""
+    folder, source = tmp_path_factory.mktemp("line"), np.random.default_rng(0)
+    x = source.normal(size=150)
+    path = table(folder / "t.csv", x=x, y=3 * x + 100 + 0.1 * source.normal(size=150))
+    summary = learning.fit(path, folder / "model", Settings("y", **QUICK), verbose=False)
+    return path, Trained.load(folder / "model"), summary
+
+
+def test_a_fit_says_what_it_did_and_scores_rows_it_did_not_see(classes, line):
+    summary = classes[2]
+    assert (summary["task"], summary["classes"], summary["rows"], summary["members"]) == (
+        "classification",
+        ["no", "yes"],
+        96,
+        2,
+    )
+    assert summary["features"] == 3  # a number and two levels
+    assert summary["held_out"]["rows"] == 24
+    assert summary["held_out"]["accuracy"] > 0.8
+    assert line[2]["task"] == "regression"
+    assert line[2]["held_out"]["rmse"] < 2.5  # a constant has 3
+
+
+def test_answers_are_those_of_the_model_by_hand(classes):
+    path, trained, _ = classes
+    rows = list(answers.predict(trained, path, Options(alpha=0.1, phi=0.2, floor=True, keep=("id",))))
+    credal = trained.model.predict(tables.encode(trained.columns, tables.read(path)), recipe.DRAWS)
+    split = credal.uncertainty()
+    assert [a["row"] for a in rows] == list(range(1, 121))
+    assert [a["id"] for a in rows] == [str(i) for i in range(120)]
+    assert [a["decision"] for a in rows] == [("no", "yes")[i] for i in credal.decide("maximin", single=True)]
+    assert [[c in a["set"] for c in ("no", "yes")] for a in rows] == credal.region(0.1).mask.tolist()
+    for name in ("aleatoric", "epistemic", "epistemic_lower", "epistemic_upper", "total"):
+        np.testing.assert_allclose([a[name] for a in rows], getattr(split, name), atol=1e-12)
+    np.testing.assert_allclose([a["floor"] for a in rows], credal.floor)
+    assert [a["abstain"] for a in rows] == (split.aleatoric > 0.2).tolist()
+
+
+@pytest.mark.parametrize("kind", ["classes", "line"])
+def test_answers_and_scores_do_not_depend_on_the_pieces(kind, request, monkeypatch):
+    path, trained, _ = request.getfixturevalue(kind)
+    whole = list(answers.predict(trained, path, Options()))
+    scores = answers.evaluate(trained, path, Options(phi=0.0))
+    monkeypatch.setattr(tables.chunks, "__defaults__", (17,))
+    pieces = list(answers.predict(trained, path, Options()))
+    for a, b in zip(whole, pieces, strict=True):
+        assert a.keys() == b.keys()
+        assert a["row"] == b["row"]
+        assert a["epistemic"] == pytest.approx(b["epistemic"], abs=1e-6)
+    again = answers.evaluate(trained, path, Options(phi=0.0))
+    for name in scores.keys() - {"floor"}:
+        assert scores[name] == pytest.approx(again[name], rel=1e-5)
+
+
+def test_intervals_hold_the_decision_and_cover_most_outcomes(line):
+    path, trained, _ = line
+    rows = list(answers.predict(trained, path, Options(method="minimal", predictive="normal")))
+    for a in rows:
+        assert a["lower"] < a["decision"] < a["upper"]
+        assert a["size"] == pytest.approx(sum(high - low for low, high in a["set"]))
+    y = np.array([float(v) for v in tables.read(path)["y"]])
+    inside = [a["lower"] <= t <= a["upper"] for a, t in zip(rows, y, strict=True)]
+    assert np.mean(inside) >= answers.evaluate(trained, path, Options(predictive="normal"))["coverage"] - 0.05
+
+
+def test_scores_are_those_of_the_answers(classes):
+    path, trained, _ = classes
+    rows = list(answers.predict(trained, path, Options()))
+    y = tables.read(path)["y"]
+    scores = answers.evaluate(trained, path, Options())
+    assert scores["accuracy"] == np.mean([a["decision"] == t for a, t in zip(rows, y, strict=True)])
+    assert scores["coverage"] == np.mean([t in a["set"] for a, t in zip(rows, y, strict=True)])
+    assert scores["size"] == np.mean([len(a["set"]) for a in rows])
+
+
+@pytest.mark.parametrize(
+    ("values", "task"),
+    [
+        (["a", "b", "a"], "classification"),
+        (["0", "1", "1"], "classification"),
+        (["0", "1", "1.5"], "regression"),
+        ([str(i) for i in range(40)], "regression"),
+    ],
+)
+def test_the_task_follows_from_the_target(values, task):
+    assert answers._target(Settings("y"), values)[0] == task
+
+
+def test_a_target_that_cannot_be_learned_is_refused():
+    for values, task, said in (
+        (["1", "", "2"], "auto", "missing in row 2"),
+        (["a", "b"], "regression", "row 1 is 'a', not a finite number"),
+        (["a", "a"], "auto", "nothing to tell apart"),
+        ([f"n{i}" for i in range(200)], "auto", "200 different values"),
+    ):
+        with pytest.raises(TableError, match=said):
+            answers._target(Settings("y", task), values)
+
+
+def test_classes_that_are_numbers_are_the_same_however_they_are_spelled(classes):
+    _, trained, _ = classes
+    numbers = answers.Trained(trained.model, "classification", "y", ("0", "1"), trained.columns)
+    assert answers._known_target(numbers, {"y": ["1", "0.0", "1e0"]}, 1).tolist() == [1, 0, 1]
+    with pytest.raises(TableError, match="row 7 is '2'"):
+        answers._known_target(numbers, {"y": ["2"]}, 7)
+
+
+def test_nothing_is_trained_when_the_result_has_no_place(classes, tmp_path):
+    path = classes[0]
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "m.run").mkdir()
+    for out, said in ((path.parent / "model", "--overwrite"), (tmp_path / "notes", "not a saved model"),
+                      (tmp_path / "m", "--resume")):  # fmt: skip
+        with pytest.raises(UsageError, match=said):
+            learning.fit(path, out, Settings("y", **QUICK), verbose=False)
+
+
+def test_columns_that_are_not_there(classes, tmp_path):
+    path, trained, _ = classes
+    for settings in (Settings("nix"), Settings("y", drop=("nix",))):
+        with pytest.raises(UsageError, match="no column 'nix'"):
+            learning.fit(path, tmp_path / "m", settings, verbose=False)
+    with pytest.raises(UsageError, match="no column 'nix'"):
+        list(answers.predict(trained, path, Options(keep=("nix",))))
+    only = table(tmp_path / "x.csv", x=[1.0], c=["lo"])
+    with pytest.raises(UsageError, match="no column 'y'"):
+        answers.evaluate(trained, only, Options())
+    assert not (tmp_path / "m.run").exists()
+
+
+def test_a_model_that_was_not_made_from_a_table_says_so(tmp_path):
+    X = np.linspace(-1, 1, 20)[:, None]
+    net = cbdl.likelihoods.Normal(cbdl.nets.mlp(1, 1, (4,)), scale=0.1)
+    model = cbdl.CBDL([cbdl.priors.Normal()], [net], cbdl.MeanField(epochs=1), verbose=False).fit(X, X[:, 0])
+    model.save(tmp_path / "m")
+    with pytest.raises(TableError, match=r"cbdl\.load"):
+        Trained.load(tmp_path / "m")
+    assert answers.info(tmp_path / "m")["members"] == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["", "gauss:0:1", "normal:0:-1", "normal:a", "normal:0:1:2", "student-t:0:0:1", "laplace:0:inf"]
+)
+def test_a_prior_that_is_none_is_refused(text):
+    with pytest.raises(UsageError, match="write"):
+        parse_prior(text)
+
+
+def test_priors_and_networks_as_they_are_spelled():
+    assert parse_prior("laplace:0:2") == cbdl.priors.Laplace(0, 2)
+    assert parse_prior("student-t:4:0:2") == cbdl.priors.StudentT(4, 0, 2)
+    assert parse_prior("horseshoe:0.2") == cbdl.priors.Horseshoe(0.2)
+    assert (parse_net("mlp"), parse_net("mlp:8")) == ((), (8,))
+    for text in ("", "cnn:3", "mlp:0", "mlp:8,", "mlp:a", "mlp:-3"):
+        with pytest.raises(UsageError, match="not a network"):
+            parse_net(text)
