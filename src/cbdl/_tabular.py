@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array
 from torch import Tensor, nn
 
-from cbdl.bayes.cohort import Cohort, Posterior
-from cbdl.bayes.data import Data
+from cbdl.bayes.cohort import Cohort
+from cbdl.bayes.data import TrainingData
 from cbdl.bayes.likelihoods import Factory
+from cbdl.bayes.methods.protocol import Method, Posterior
 from cbdl.bayes.train import Run
-from cbdl.engines.local import Method
 from cbdl.nets import mlp
 from cbdl.prediction import Learned
 
@@ -97,17 +97,24 @@ def _factory(given: Any, s: int, inputs: int, outputs: int, activation: str) -> 
 
 
 @dataclass(frozen=True)
-class WarmStart:
+class WarmStart(Method):
     """`method`, with every member starting at the network that `before` learned for the same (k, s)."""
 
     method: Method
     before: Learned = field(repr=False)
 
-    def fit(self, cohort: Cohort, data: Data, run: Run) -> Posterior:
+    def fit(self, cohort: Cohort, data: TrainingData, run: Run) -> Posterior:
         return self.method.fit(self._begun(cohort), data, run)
 
-    def from_state(self, cohort: Cohort, state: dict[str, Tensor]) -> Posterior:
+    def from_state(self, cohort: Cohort, state: Mapping[str, Tensor]) -> Posterior:
         return self.method.from_state(cohort, state)
+
+    @property
+    def temperature(self) -> float:
+        return self.method.temperature
+
+    def continuing(self) -> Method:
+        return self.method.continuing()
 
     def _begun(self, cohort: Cohort) -> Cohort:
         initial, noise = cohort.initial.clone(), cohort.initial_noise.clone()
@@ -117,20 +124,11 @@ class WarmStart:
                 for j, member in enumerate(cohort.members):
                     if (member.k, member.s) != (known.k, known.s):
                         continue
-                    _copy(initial[j], _centre(posterior)[i], str(member))
+                    _copy(initial[j], posterior.centre()[i], str(member))
                     _copy(noise[j], posterior.noise[i], str(member))
                     for name, b in posterior.buffers.items():
                         _copy(buffers[name][j], b[i], str(member))
         return replace(cohort, initial=initial, initial_noise=noise, initial_buffers=buffers)
-
-
-def _centre(posterior: Posterior) -> Tensor:
-    """(members, P): the mean or mode of a posterior that has one, else one of its networks."""
-    for name in ("mu", "mode"):
-        if hasattr(posterior, name):
-            centre: Tensor = getattr(posterior, name)
-            return centre
-    return posterior.sample(1)[:, 0]
 
 
 def _copy(to: Tensor, value: Tensor, who: str) -> None:

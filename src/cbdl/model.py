@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cbdl.bayes.cohort import Cohort, Member, Posterior
-from cbdl.bayes.data import Data, as_input, prepare
+from cbdl.bayes.cohort import Cohort, Member
+from cbdl.bayes.data import TrainingData, as_input, prepare
 from cbdl.bayes.diagnostics import Diagnostics, diagnose
 from cbdl.bayes.likelihoods import Likelihood, agree
 from cbdl.bayes.methods.mean_field import MeanField
+from cbdl.bayes.methods.protocol import Method, Posterior, check_method_argument
 from cbdl.bayes.priors import PriorLike
 from cbdl.bayes.train import Run
 from cbdl.conformal import Calibration, calibrate
@@ -23,7 +24,6 @@ from cbdl.continual import continued
 from cbdl.credal._border import Array
 from cbdl.credal.base import CredalSet
 from cbdl.engines import Engine, Local, Task, tasks
-from cbdl.engines.local import Method
 from cbdl.prediction import (
     DRAWS,
     MAX_MEMORY,
@@ -79,12 +79,13 @@ class CBDL:
         agree(tuple(likelihoods))
         self.priors, self.likelihoods = tuple(priors), tuple(likelihoods)
         self.method: Method = MeanField() if method is None else method
+        check_method_argument(self.method)
         self.seed, self.standardize = seed, standardize
         self.trainable = (trainable,) if isinstance(trainable, str) else trainable
         self.engine: Engine = Local() if engine is None else engine
         self.device, self.dtype, self.verbose = torch.device(device), dtype, verbose
         self._learned: Learned | None = None
-        self._data: Data | None = None
+        self._data: TrainingData | None = None
 
     # --- training -------------------------------------------------------------------------------------------
 
@@ -96,13 +97,16 @@ class CBDL:
         sample_weight: Any = None,
         validation: Any = None,
         checkpoint_dir: str | Path | None = None,
+        stream: bool | None = None,
     ) -> Self:
-        """Steps 1 to 3: the posteriors of all pairs, from arrays, tensors or a torch Dataset.
+        """Steps 1 to 3: the posteriors of all pairs, from arrays, tensors, a torch Dataset or DataLoader.
 
+        A Dataset is read once, into memory; with `stream=True` its items are fetched anew in every epoch, so that
+        random augmentation stays random. A DataLoader is streamed unless `stream=False`.
         With `checkpoint_dir`, the same call after a crash goes on where it stopped.
         """
         todo = tasks(self.priors, self.likelihoods, seed=self.seed, trainable=self.trainable)  # steps 1 and 2
-        data = self._prepare(X, y, sample_weight, validation, standardize=self.standardize)
+        data = self._prepare(X, y, sample_weight, validation, standardize=self.standardize, stream=stream)
         return self._train(todo, data, checkpoint_dir, self.method)  # step 3
 
     def update(self, X: Any, y: Any = None, *, checkpoint_dir: str | Path | None = None) -> Self:
@@ -113,8 +117,7 @@ class CBDL:
         todo = [
             continued(todo[cohort.members[0].s], cohort, posterior) for cohort, posterior in learned.parts
         ]
-        assert isinstance(self.method, MeanField)  # `continued` refuses other posteriors
-        return self._train(todo, data, checkpoint_dir, replace(self.method, start="prior"))
+        return self._train(todo, data, checkpoint_dir, self.method.continuing())
 
     def diagnostics(self, X: Any = None, y: Any = None) -> Diagnostics:
         """One row a member: NLL, KL / N, share of parameters left at the prior, distances between members.
@@ -135,7 +138,7 @@ class CBDL:
         known = {(m.k, m.s) for m in learned.members}
         if out - known or out >= known:
             raise ValueError(f"members is {sorted(out)}; the model has {sorted(known)}, and one must stay")
-        parts = [_without(self.method, *part, out) for part in learned.parts]
+        parts = [_without(*part, out) for part in learned.parts]
         self._learned = replace(learned, parts=tuple(part for part in parts if part is not None))
         return self
 
@@ -196,7 +199,16 @@ class CBDL:
 
     # --- inside ---------------------------------------------------------------------------------------------
 
-    def _prepare(self, X: Any, y: Any, weights: Any, validation: Any, *, standardize: bool) -> Data:
+    def _prepare(
+        self,
+        X: Any,
+        y: Any,
+        weights: Any,
+        validation: Any,
+        *,
+        standardize: bool,
+        stream: bool | None = None,
+    ) -> TrainingData:
         return prepare(
             X,
             y,
@@ -204,17 +216,17 @@ class CBDL:
             standardize=standardize,
             weights=weights,
             validation=validation,
+            stream=stream,
             device=self.device,
             dtype=self.dtype,
         )
 
-    def _in_units(self, data: Data) -> Data:
+    def _in_units(self, data: TrainingData) -> TrainingData:
         """Data that is not standardised, in the units that the model was trained in."""
-        inputs, targets = self._fitted().inputs, self._fitted().targets
-        return replace(data, x=inputs(data.x), y=targets(data.y), inputs=inputs, targets=targets)
+        return data.in_units(self._fitted().inputs, self._fitted().targets)
 
     def _train(
-        self, todo: Sequence[Task], data: Data, checkpoint_dir: str | Path | None, method: Method
+        self, todo: Sequence[Task], data: TrainingData, checkpoint_dir: str | Path | None, method: Method
     ) -> Self:
         run = Run(seed=self.seed, verbose=self.verbose)
         parts = self.engine.train(todo, data, method, run, checkpoint_dir=checkpoint_dir)
@@ -223,10 +235,10 @@ class CBDL:
             tuple(parts),
             data.inputs,
             data.targets,
-            tuple(data.x.shape[1:]),
+            tuple(data.held.x.shape[1:]),
             self.seed,
             data.size,
-            not data.x.is_floating_point(),
+            not data.held.x.is_floating_point(),
         )
         return self
 
@@ -258,11 +270,10 @@ class CBDL:
 
 
 def _without(
-    method: Method, cohort: Cohort, posterior: Posterior, out: set[tuple[int, ...]]
+    cohort: Cohort, posterior: Posterior, out: set[tuple[int, ...]]
 ) -> tuple[Cohort, Posterior] | None:
     """The cohort and its posterior without the members `out`; None if nobody is left."""
     rows = [i for i, m in enumerate(cohort.members) if (m.k, m.s) not in out]
     if not rows:
         return None
-    fewer = cohort.only(rows)
-    return fewer, method.from_state(fewer, {n: t[rows] for n, t in posterior.state().items()})
+    return cohort.only(rows), posterior.only(rows)

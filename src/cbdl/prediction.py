@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from cbdl.bayes._random import generator, mix
-from cbdl.bayes.cohort import Cohort, Member, Posterior
+from cbdl.bayes.cohort import Cohort, Member
 from cbdl.bayes.data import Standard
+from cbdl.bayes.methods.protocol import Posterior
 from cbdl.credal import CategoricalCredalSet, DiagonalNormalCredalSet, MixtureCredalSet, NormalCredalSet
 from cbdl.credal.base import CredalSet
 

@@ -23,8 +23,9 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
-from cbdl.bayes.cohort import Cohort, Posterior
+from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.data import Data, Standard
+from cbdl.bayes.methods.protocol import Posterior
 from cbdl.codec import CodecError, decode, encode
 from cbdl.engines import tasks
 from cbdl.prediction import DRAWS, Learned
@@ -77,7 +78,7 @@ def describe(model: CBDL, extra: Mapping[str, Any] | None = None) -> tuple[dict[
         "priors": [encode(p, shared, f"priors.{k}") for k, p in enumerate(model.priors)],
         "likelihoods": [encode(q, shared, f"likelihoods.{s}") for s, q in enumerate(model.likelihoods)],
         "method": encode(model.method, shared, "method"),
-        "temperature": getattr(model.method, "temperature", 1.0),
+        "temperature": model.method.temperature,
         "rows": learned.size,
         "draws": DRAWS,
         "seed": model.seed,
