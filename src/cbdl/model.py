@@ -13,11 +13,12 @@ from torch import Tensor, nn
 
 from cbdl import store
 from cbdl.bayes.cohort import Member
-from cbdl.bayes.data import Data, as_input, prepare
+from cbdl.bayes.data import TrainingData, as_input, prepare
 from cbdl.bayes.diagnostics import Diagnostics, diagnose
-from cbdl.bayes.learned import Learned, Part, same_units
+from cbdl.bayes.learned import Learned, Part
 from cbdl.bayes.likelihoods import Likelihood, agree
 from cbdl.bayes.methods import MeanField, Method
+from cbdl.bayes.methods.protocol import check_method_argument
 from cbdl.bayes.predictive import simulate
 from cbdl.bayes.priors import PriorLike
 from cbdl.bayes.train import Run
@@ -72,6 +73,7 @@ class CBDL:
         agree(tuple(likelihoods))
         self.priors, self.likelihoods = tuple(priors), tuple(likelihoods)
         self.method: Method = MeanField() if method is None else method
+        check_method_argument(self.method)
         self.seed, self.standardize = seed, standardize
         self.trainable = (
             (trainable,) if isinstance(trainable, str) else None if trainable is None else tuple(trainable)
@@ -79,7 +81,7 @@ class CBDL:
         self.engine: Engine = Local() if engine is None else engine
         self.device, self.dtype, self.verbose = torch.device(device), dtype, verbose
         self._learned: Learned | None = None
-        self._data: Data | None = None
+        self._data: TrainingData | None = None
 
     def __repr__(self) -> str:
         def many(count: int, what: str) -> str:
@@ -102,19 +104,22 @@ class CBDL:
         sample_weight: Any = None,
         validation: Any = None,
         checkpoint_dir: str | Path | None = None,
+        stream: bool | None = None,
     ) -> Self:
-        """Steps 1 to 3: the posteriors of all pairs, from arrays, tensors or a torch Dataset.
+        """Steps 1 to 3: the posteriors of all pairs, from arrays, tensors, a torch Dataset or DataLoader.
 
+        A Dataset is read once, into memory; with `stream=True` its items are fetched anew in every epoch, so that
+        random augmentation stays random. A DataLoader is streamed unless `stream=False`.
         With `checkpoint_dir`, the same call after a crash goes on where it stopped.
         """
         todo = tasks(self.priors, self.likelihoods, seed=self.seed, trainable=self.trainable)  # steps 1 and 2
-        data = self._prepare(X, y, sample_weight, validation, standardize=self.standardize)
+        data = self._prepare(X, y, sample_weight, validation, standardize=self.standardize, stream=stream)
         return self._train(todo, data, checkpoint_dir, self.method)  # step 3
 
     def update(self, X: Any, y: Any = None, *, checkpoint_dir: str | Path | None = None) -> Self:
         """Learn from more data: every posterior becomes the prior of its pair (variational continual learning)."""
         learned = self.learned
-        data = same_units(self._prepare(X, y, None, None, standardize=False), learned)
+        data = self._more(X, y)
         whole = tasks(self.priors, self.likelihoods, seed=self.seed, trainable=self.trainable)
         todo = [_continued(whole[s], part) for s, part in learned.parts.items()]
         return self._train(todo, data, checkpoint_dir, self.method.continuing())
@@ -127,7 +132,7 @@ class CBDL:
         """
         learned, data = self.learned, self._data
         if X is not None:
-            data = same_units(self._prepare(X, y, None, None, standardize=False), learned)
+            data = self._more(X, y)
         if data is None:
             raise ValueError("a loaded model does not hold its training data; call diagnostics(X, y)")
         return diagnose([(part.cohort, part.posterior) for part in learned.parts.values()], data)
@@ -205,7 +210,16 @@ class CBDL:
 
     # --- inside ---------------------------------------------------------------------------------------------
 
-    def _prepare(self, X: Any, y: Any, weights: Any, validation: Any, *, standardize: bool) -> Data:
+    def _prepare(
+        self,
+        X: Any,
+        y: Any,
+        weights: Any,
+        validation: Any,
+        *,
+        standardize: bool,
+        stream: bool | None = None,
+    ) -> TrainingData:
         return prepare(
             X,
             y,
@@ -213,12 +227,18 @@ class CBDL:
             standardize=standardize,
             weights=weights,
             validation=validation,
+            stream=stream,
             device=self.device,
             dtype=self.dtype,
         )
 
+    def _more(self, X: Any, y: Any) -> TrainingData:
+        """Further data, in the units that the model was trained in."""
+        data = self._prepare(X, y, None, None, standardize=False)
+        return data.in_units(self.learned.inputs, self.learned.targets)
+
     def _train(
-        self, todo: Sequence[Task], data: Data, checkpoint_dir: str | Path | None, method: Method
+        self, todo: Sequence[Task], data: TrainingData, checkpoint_dir: str | Path | None, method: Method
     ) -> Self:
         run = Run(seed=self.seed, verbose=self.verbose)
         trained = self.engine.train(todo, data, method, run, checkpoint_dir=checkpoint_dir)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from conjugate import FEATURES, NOISE, PRIORS, design, problem
+from predictions import predict
 from torch import Tensor, nn
 
 from cbdl.bayes import likelihoods, priors
@@ -14,7 +15,6 @@ from cbdl.bayes.checkpoint import Checkpoint
 from cbdl.bayes.cohort import Cohort, Member
 from cbdl.bayes.data import prepare
 from cbdl.bayes.methods.dropout import Dropout, Units
-from cbdl.bayes.predict import predict
 from cbdl.bayes.train import Interrupted, Run
 
 

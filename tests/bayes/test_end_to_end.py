@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import torch
+from predictions import predict
 from torch import nn
 
 from cbdl.bayes import data, likelihoods, priors
 from cbdl.bayes.methods.mean_field import MeanField
-from cbdl.bayes.predict import predict
 from cbdl.bayes.train import Run
 from cbdl.engines import local
 

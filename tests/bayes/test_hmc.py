@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from conjugate import NOISE, PRIORS, deviation, problem
+from predictions import predict
 from scipy.integrate import simpson
 from torch import nn
 
@@ -20,7 +21,6 @@ from cbdl.bayes.data import prepare
 from cbdl.bayes.methods._chains import ess, rhat
 from cbdl.bayes.methods.hmc import HMC, HMCRecord, _Sampler
 from cbdl.bayes.methods.last_layer import LastLayer
-from cbdl.bayes.predict import predict
 from cbdl.bayes.train import Interrupted, Run, TrainingWarning
 
 SHORT = HMC(warmup=150, draws=200, chains=10)

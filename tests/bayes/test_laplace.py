@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from conjugate import NOISE, PRIORS, deviation, moments, problem
+from predictions import predict
 from torch import Tensor, nn
 
 from cbdl.bayes import likelihoods, priors
@@ -16,7 +17,6 @@ from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.data import Data, prepare
 from cbdl.bayes.methods._curvature import Part, gauss_newton, gauss_newton_diagonal, prior_precision
 from cbdl.bayes.methods.laplace import Laplace, LaplacePosterior
-from cbdl.bayes.predict import predict
 from cbdl.bayes.train import Interrupted, Run
 
 SHORT = Laplace(epochs=30, batch_size=64, lr=0.05)

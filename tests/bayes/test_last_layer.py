@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from conjugate import NOISE, PRIORS, SIZE, deviation, problem
+from predictions import predict
 from scipy.optimize import minimize_scalar
 from scipy.stats import multivariate_normal
 from torch import Tensor, nn
@@ -21,7 +22,6 @@ from cbdl.bayes.methods._head import Head, features
 from cbdl.bayes.methods._points import Potential
 from cbdl.bayes.methods.laplace import LaplacePosterior
 from cbdl.bayes.methods.last_layer import LastLayer, LastLayerPosterior
-from cbdl.bayes.predict import predict
 from cbdl.bayes.train import Interrupted, Run
 
 

@@ -24,7 +24,9 @@ def made(scale: float = 1.0) -> tuple[LowRankPosterior, Cohort]:
     mu = torch.randn(3, 4, generator=source, dtype=torch.float64)
     rho = torch.randn(3, 4, generator=source, dtype=torch.float64) - 1
     factor = scale * torch.randn(3, 4, 2, generator=source, dtype=torch.float64)
-    return LowRankPosterior(cohort.seeds, mu, rho, factor, cohort.initial_noise, {}), cohort
+    return LowRankPosterior(
+        mu, rho, factor, seeds=cohort.seeds, noise=cohort.initial_noise, buffers={}
+    ), cohort
 
 
 def dense(q: LowRankPosterior) -> MultivariateNormal:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from predictions import predict
 from torch import nn
 
 from cbdl.bayes import likelihoods, priors
@@ -26,7 +27,6 @@ from cbdl.bayes.methods import (
     LowRank,
     MeanField,
 )
-from cbdl.bayes.predict import predict
 from cbdl.bayes.train import Run, TrainingWarning
 from cbdl.engines.split import bring, together
 

@@ -6,6 +6,7 @@ import logging
 
 import pytest
 import torch
+from predictions import predict
 from torch import Tensor, nn
 from zoo import ZOO, Branching, Tied, Words, conv
 
@@ -14,7 +15,6 @@ from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.flat import Layout
 from cbdl.bayes.forward import Forward, Way
 from cbdl.bayes.methods.mean_field import MeanField
-from cbdl.bayes.predict import predict
 from cbdl.bayes.train import Run
 from cbdl.bayes.wide import ELEMENTWISE
 

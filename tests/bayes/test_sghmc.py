@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conjugate import PRIORS, deviation, problem
+from predictions import predict
 from torch import Tensor, nn
 
 from cbdl.bayes import likelihoods, priors
@@ -18,7 +19,6 @@ from cbdl.bayes.data import Data, prepare
 from cbdl.bayes.methods._chains import ChainsRecord
 from cbdl.bayes.methods.last_layer import LastLayer
 from cbdl.bayes.methods.sghmc import SGHMC, _Dynamics
-from cbdl.bayes.predict import predict
 from cbdl.bayes.train import Interrupted, Run
 
 

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -15,9 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from cbdl.bayes import likelihoods, priors
-from cbdl.bayes.cohort import Cohort, Posterior
+from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.data import Data, prepare
 from cbdl.bayes.methods.mean_field import MeanField
+from cbdl.bayes.methods.protocol import Method, Posterior
 from cbdl.bayes.train import Record, Run
 from cbdl.engines import Task, local
 from cbdl.engines.split import bring, groups, together
@@ -99,7 +100,7 @@ def assert_same(
         for name, x in p.state().items():
             torch.testing.assert_close(x, q.state()[name], rtol=tolerance, atol=tolerance, msg=name)
         torch.testing.assert_close(p.sample(3), q.sample(3), rtol=tolerance, atol=tolerance)
-        left, right = p.record, q.record  # type: ignore[attr-defined]
+        left, right = p.record, q.record
         assert isinstance(left, Record)
         for field in fields(Record):
             x, y = getattr(left, field.name), getattr(right, field.name)
@@ -112,7 +113,7 @@ def assert_same(
 
 
 @dataclass(frozen=True)
-class Watched:
+class Watched(Method):
     """Mean field that writes down how it goes, for the member `k` of likelihood 0: `steps-<pid>` grows by one line
     a step, a checkpoint every 4 steps. At step `at` it dies (`deaths` times in all) or waits to be killed.
     """
@@ -148,7 +149,7 @@ class Watched:
         point = replace(run.checkpoint, every_steps=4)
         return self.inner.fit(cohort, data, replace(run, stop=after_step, checkpoint=point))
 
-    def from_state(self, cohort: Cohort, state: dict[str, Tensor]) -> Posterior:
+    def from_state(self, cohort: Cohort, state: Mapping[str, Tensor]) -> Posterior:
         return self.inner.from_state(cohort, state)
 
     def steps(self) -> list[int]:

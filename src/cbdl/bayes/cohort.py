@@ -1,6 +1,6 @@
 """A cohort: all members (prior k, likelihood s) of one likelihood, ready to be trained as one computation.
 
-A cohort holds no result. What was learned is a `Posterior`, whose tensors lead with the members' axis.
+A cohort holds no result. What was learned is a `cbdl.bayes.methods.protocol.Posterior`.
 """
 
 from __future__ import annotations
@@ -8,19 +8,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from ._random import mix
 from .checkpoint import bytes_of
-from .data import Batch, Data
 from .flat import Layout
-from .forward import Buffers, Forward, Way
+from .forward import Buffers, Forward, Way, Weigh
 from .joint_prior import JointPrior, compile_priors
 from .likelihoods import Likelihood
 from .priors import PriorLike
+from .rows import Batch, Standard, TrainingData
 
 
 @dataclass(frozen=True)
@@ -37,30 +36,6 @@ class Member:
 
     def __str__(self) -> str:
         return f"prior {self.k}, likelihood {self.s}"
-
-
-class Posterior(Protocol):
-    """What a method learned about a cohort. Every tensor of `state()` leads with the members' axis."""
-
-    def sample(self, draws: int, seed: int = 0, start: int = 0) -> Tensor:
-        """theta (members, draws, P): draws number start, start + 1, ... of the stream `seed`.
-
-        Members share their base draws (`bayes.draws`) where the method has such, so that they differ by what they
-        learned; draw i depends on (the member, seed, i) only.
-        """
-        ...
-
-    @property
-    def noise(self) -> Tensor:
-        """Parameters of the noise model (members, Q)."""
-        ...
-
-    @property
-    def buffers(self) -> Buffers:
-        """Buffers of the networks, each (members, *shape)."""
-        ...
-
-    def state(self) -> dict[str, Tensor]: ...
 
 
 @dataclass(frozen=True)
@@ -85,7 +60,7 @@ class Cohort:
         cls,
         priors: Sequence[PriorLike],
         likelihood: Likelihood,
-        data: Data,
+        data: TrainingData,
         *,
         seed: int = 0,
         s: int = 0,
@@ -103,14 +78,15 @@ class Cohort:
         )
         if not members:
             raise ValueError("priors is empty; give at least one")
-        device, dtype = data.x.device, data.inputs.loc.dtype
+        held = data.held
+        device, dtype = held.x.device, data.inputs.loc.dtype
         network = _make(likelihood, mix(seed, "network", s), device, dtype)
         layout = Layout.of(network, trainable)
-        likelihood.check(data.y)
-        likelihood.check_outputs(_output_shape(network, data.x), data.y)
+        likelihood.check(held.y)
+        likelihood.check_outputs(_output_shape(network, held.x), held.y)
         starts = [_start(likelihood, layout, m.seed, device, dtype) for m in members]
         forward = Forward.choose(
-            network, layout, layout.constants(network), tuple(m.seed for m in members), data.x[:3], way
+            network, layout, layout.constants(network), tuple(m.seed for m in members), held.x[:3], way
         )
         noise = likelihood.noise(data.targets.scale)
         return cls(
@@ -157,17 +133,69 @@ class Cohort:
         """`score` for one batch, with its derivatives where the likelihood has them written out."""
         return Scorer(self, batch)
 
+    def gradient(
+        self,
+        theta: Tensor,
+        noise: Tensor,
+        batch: Batch,
+        buffers: Buffers,
+        weigh: Weigh | float,
+        step: int = 0,
+        *,
+        training: bool = True,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The batch's nll (members, draws) at theta (members, draws, P), and the gradients of (weight * nll).sum(draws)
+        by theta (members, draws, P) and by noise (members, Q).
+
+        `weigh`: the weight of each draw, one number for all or a function of the nll. In training mode `buffers` are
+        updated in place.
+        """
+        score = self.scorer(batch)
+        if not callable(weigh):
+            number = weigh
+
+            def weigh(nll: Tensor, rows: slice) -> Tensor:
+                return torch.full_like(nll, number)
+
+        try:
+            return self.forward.gradient(
+                theta, noise, batch.x, buffers, score, weigh, step, slope=score.slope, training=training
+            )
+        except (IndexError, RuntimeError):
+            # of a stream not all targets were seen before: if one of these is to blame, say which
+            self.likelihood.check_outputs(_output_shape(self.forward.network, batch.x), batch.y)
+            raise
+
     def mean_nll(
-        self, theta: Tensor, noise: Tensor, buffers: Buffers, data: Data, batch_size: int | None = None
+        self,
+        theta: Tensor,
+        noise: Tensor,
+        buffers: Buffers,
+        data: TrainingData,
+        batch_size: int | None = None,
     ) -> Tensor:
         """The mean NLL over all rows of `data` (members, draws), in standardised units, evaluation mode."""
         total = theta.new_zeros(theta.shape[:2])
         if batch_size is None:
-            batch_size = self.forward.rows(theta.shape[0] * theta.shape[1], data.x)
+            batch_size = self.forward.rows(theta.shape[0] * theta.shape[1], data.held.x)
         for batch in data.parts(batch_size):
             out = self.forward(theta, batch.x, buffers)
             total += self.score(batch, out, noise)
         return total
+
+    def describe(
+        self, theta: Tensor, noise: Tensor, buffers: Buffers, x: Tensor, targets: Standard
+    ) -> dict[str, Tensor]:
+        """The predictive distributions for standardised inputs x in the user's units, each (members, draws, rows, ...).
+
+        Classes: "probs" (..., J); real: "loc", "scale" (..., *event); counts: "rate". Rows go through in blocks.
+        """
+        size = self.forward.rows(theta.shape[0] * theta.shape[1], x)
+        parts = [
+            self.likelihood.describe(self.forward(theta, rows, buffers), noise, targets.loc, targets.scale)
+            for rows in torch.split(x, size)
+        ]
+        return {name: torch.cat([part[name] for part in parts], 2) for name in parts[0]}
 
     def fingerprint(self) -> dict[str, str]:
         """What a checkpoint must agree with, part by part."""

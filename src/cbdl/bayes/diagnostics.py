@@ -9,13 +9,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from .cohort import Cohort, Member, Posterior
-from .data import Data
+from .cohort import Cohort, Member
+from .methods.protocol import Posterior
+from .rows import TrainingData
 from .train import TrainingWarning
 
 COLLAPSED = 0.02
@@ -101,7 +101,7 @@ class Diagnostics:
 
 def diagnose(
     fitted: Sequence[tuple[Cohort, Posterior]],
-    data: Data,
+    data: TrainingData,
     *,
     draws: int = 16,
     seed: int = 0,
@@ -114,7 +114,7 @@ def diagnose(
     halves: list[Tensor] = []
     for number, (cohort, posterior) in enumerate(fitted):
         theta = posterior.sample(draws, seed)
-        mean, deviation = _moments(posterior, theta)
+        mean, deviation = posterior.moments()
         rows += _rows(cohort, posterior, data, theta, mean, deviation)
         scale = cohort.prior.spread()
         moments += [(number, mean[i] / scale[i], deviation[i] / scale[i]) for i in range(cohort.size)]
@@ -135,15 +135,8 @@ def diagnose(
     return Diagnostics(tuple(rows), near, far, messages)
 
 
-def _moments(posterior: Any, theta: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of every parameter (members, P): the posterior's own, or those of draws."""
-    if hasattr(posterior, "mu") and hasattr(posterior, "sigma"):
-        return posterior.mu, posterior.sigma
-    return theta.mean(1), theta.std(1) if theta.shape[1] > 1 else torch.zeros_like(theta[:, 0])
-
-
 def _rows(
-    cohort: Cohort, posterior: Any, data: Data, theta: Tensor, mean: Tensor, deviation: Tensor
+    cohort: Cohort, posterior: Posterior, data: TrainingData, theta: Tensor, mean: Tensor, deviation: Tensor
 ) -> list[Row]:
     # densities of standardised targets become those of the user's by the size of a unit
     unit = float(cohort.unit.double().log().sum()) if cohort.likelihood.space == "real" else 0.0
@@ -152,12 +145,13 @@ def _rows(
     valid = nothing
     if data.validation is not None:
         valid = cohort.mean_nll(theta, posterior.noise, posterior.buffers, data.validation).mean(1) + unit
-    kl = posterior.kl(cohort) / data.size if hasattr(posterior, "kl") else nothing
+    total = posterior.kl(cohort)
+    kl = nothing if total is None else total / data.size
     loc, scale = cohort.prior.location(), cohort.prior.spread()
     left = ((mean - loc).abs() < 0.1 * scale) & (deviation > 0.9 * scale) & (deviation < 1.1 * scale)
     share = left.float().mean(1)
     noise = _noise(cohort, posterior, data, theta)
-    record = getattr(posterior, "record", None)
+    record = posterior.record
     failures = record.failures if record is not None else {}
     return [
         Row(
@@ -174,32 +168,26 @@ def _rows(
     ]
 
 
-def _describe(cohort: Cohort, posterior: Posterior, data: Data, theta: Tensor) -> dict[str, Tensor]:
-    step = max(1, data.rows // ROWS)
-    x = data.x[::step][:ROWS]
-    parts = [
-        cohort.likelihood.describe(
-            cohort.forward(theta, x[a : a + 512], posterior.buffers),
-            posterior.noise,
-            data.targets.loc,
-            data.targets.scale,
-        )
-        for a in range(0, x.shape[0], 512)
-    ]
-    return {name: torch.cat([part[name] for part in parts], 2) for name in parts[0]}
+def _describe(cohort: Cohort, posterior: Posterior, data: TrainingData, theta: Tensor) -> dict[str, Tensor]:
+    """The predictive distributions on at most `ROWS` rows."""
+    held = data.held
+    x = held.x[:: max(1, held.rows // ROWS)][:ROWS]
+    return cohort.describe(theta, posterior.noise, posterior.buffers, x, data.targets)
 
 
-def _noise(cohort: Cohort, posterior: Posterior, data: Data, theta: Tensor) -> Tensor:
-    found = _describe(cohort, posterior, data, theta[:, :2])
-    if "scale" not in found:
+def _noise(cohort: Cohort, posterior: Posterior, data: TrainingData, theta: Tensor) -> Tensor:
+    numbers = _describe(cohort, posterior, data, theta[:, :2])
+    if "scale" not in numbers:
         return theta.new_full((cohort.size,), torch.nan)
-    return found["scale"].flatten(1).mean(1)
+    return numbers["scale"].flatten(1).mean(1)
 
 
-def _predictions(cohort: Cohort, posterior: Posterior, data: Data, theta: Tensor) -> tuple[Tensor, Tensor]:
+def _predictions(
+    cohort: Cohort, posterior: Posterior, data: TrainingData, theta: Tensor
+) -> tuple[Tensor, Tensor]:
     """Mean predictions of every member (members, rows, numbers), and those of two halves of its draws."""
-    found = _describe(cohort, posterior, data, theta)
-    value = next(found[name] for name in ("probs", "loc", "rate") if name in found)
+    numbers = _describe(cohort, posterior, data, theta)
+    value = next(numbers[name] for name in ("probs", "loc", "rate") if name in numbers)
     value = value.flatten(3) if value.ndim > 3 else value.unsqueeze(-1)
     half = max(1, value.shape[1] // 2)
     return value.mean(1), torch.stack([value[:, :half].mean(1), value[:, -half:].mean(1)], 1)

@@ -22,6 +22,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from cbdl import memory
+
 from . import wide
 from ._random import mix
 from .flat import Layout
@@ -34,7 +36,7 @@ Buffers: TypeAlias = dict[str, Tensor]
 Score: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """(outputs (g, draws, batch, *out), noise (g, Q)) -> nll (g, draws): differentiable."""
 Slope: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor] | None]
-"""What a score may offer as its attribute `slope`: nll, and its derivatives by outputs and by noise (g, draws, Q)."""
+"""The same arguments -> nll, and its derivatives by outputs and by noise (g, draws, Q); None: not written out."""
 Weigh: TypeAlias = Callable[[Tensor, slice], Tensor]
 """(nll (g, draws), which members) -> weight of each draw in the gradient (g, draws)."""
 
@@ -102,12 +104,12 @@ class Forward:
             return self._run(theta, x, buffers, slice(None), step=None)[0]
 
     def rows(self, copies: int, x: Tensor) -> int:
-        """How many rows of x to evaluate at once for so many networks, so that activations stay below 256 MB."""
+        """How many rows of x so many networks evaluate at once: activations stay below a quarter of the limit."""
         if self.way == "loop":
             return 1024
         width = max((e.shape[0] for e in self.layout.entries if len(e.shape) > 1), default=1)
         places = max(1, x[:1].numel() // max(1, x.shape[-1])) if x.ndim > 2 else 1
-        return max(16, min(1024, (1 << 26) // (copies * width * places)))
+        return max(16, min(1024, memory.limit() // 16 // (copies * width * places)))
 
     def gradient(
         self,
@@ -119,16 +121,18 @@ class Forward:
         weigh: Weigh,
         step: int = 0,
         *,
+        slope: Slope | None = None,
         training: bool = True,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """One training step's nll (members, draws) and the gradients of (weight * nll).sum(draws).
 
         Returns nll, the gradient by theta (members, draws, P) and by noise (members, Q). `buffers` are
         updated in place (the mean over draws of what each draw would have left). With `training=False` the
-        networks are in evaluation mode: no dropout, and the buffers stay as they are.
+        networks are in evaluation mode: no dropout, and the buffers stay as they are. `slope` are the score's
+        derivatives, where they are written out.
         """
         if self.way == "wide":  # such a stack is the same in training and in evaluation
-            return self._wide_gradient(theta, noise, x, score, weigh)
+            return self._wide_gradient(theta, noise, x, score, weigh, slope)
         self.network.train(training)
         if self.way != "loop":
             return self._gradient(theta, noise, x, buffers, score, weigh, slice(None), step)
@@ -143,7 +147,7 @@ class Forward:
         return nll, by_theta, by_noise
 
     def _wide_gradient(
-        self, theta: Tensor, noise: Tensor, x: Tensor, score: Score, weigh: Weigh
+        self, theta: Tensor, noise: Tensor, x: Tensor, score: Score, weigh: Weigh, slope: Slope | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """As `_gradient`, with the network's part written out, and the score's where it has one."""
         members, draws, size = theta.shape
@@ -151,7 +155,6 @@ class Forward:
         with torch.no_grad():
             seen = wide.outputs(self._steps, self.layout, flat, x)
         out = _apart(seen[-1], members, draws)
-        slope: Slope | None = getattr(score, "slope", None)
         if slope is not None:
             with torch.no_grad():
                 found = slope(out, noise)

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from .cohort import Cohort, Member, Posterior
-from .data import Data, Standard
+from .cohort import Cohort, Member
+from .data import Standard, TrainingData
+from .methods.protocol import Posterior
 from .priors import PriorLike
 
 
@@ -42,16 +43,16 @@ class Learned:
     """Whether inputs are integers (tokens)."""
 
     @classmethod
-    def of(cls, parts: Iterable[Part], data: Data, seed: int) -> Learned:
+    def of(cls, parts: Iterable[Part], data: TrainingData, seed: int) -> Learned:
         """The parts that were trained on `data`."""
         return cls(
             parts={part.cohort.members[0].s: part for part in parts},
             inputs=data.inputs,
             targets=data.targets,
-            row=tuple(data.x.shape[1:]),
+            row=tuple(data.held.x.shape[1:]),
             seed=seed,
             size=data.size,
-            integers=not data.x.is_floating_point(),
+            integers=not data.held.x.is_floating_point(),
         )
 
     @property
@@ -96,14 +97,3 @@ class Learned:
                 cohort = part.cohort.only(stay)
                 fewer[s] = replace(part, cohort=cohort, posterior=part.posterior.only(stay))
         return replace(self, parts=fewer)
-
-
-def same_units(data: Data, learned: Learned) -> Data:
-    """Data that is not standardised, in the units that the model was trained in."""
-    return replace(
-        data,
-        x=learned.inputs(data.x),
-        y=learned.targets(data.y),
-        inputs=learned.inputs,
-        targets=learned.targets,
-    )

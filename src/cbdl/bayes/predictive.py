@@ -12,16 +12,16 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
+from cbdl import memory
+
 from ._random import generator, mix
 from .learned import Learned
 
-MAX_MEMORY = 1 << 30
-"""Bytes of working memory that a prediction may use beyond its answer."""
 COUNT_TAIL = 1e-9
 """Counts beyond this upper tail of every member share the last class."""
 
 
-def averages(learned: Learned, x: Tensor, weights: Tensor, max_memory: int = MAX_MEMORY) -> Tensor:
+def averages(learned: Learned, x: Tensor, weights: Tensor, max_memory: int | None = None) -> Tensor:
     """(rows, m, W, J): class probabilities averaged over draws with each of the weightings (W, draws).
 
     Probabilities are averaged, never logits.
@@ -39,7 +39,7 @@ def averages(learned: Learned, x: Tensor, weights: Tensor, max_memory: int = MAX
     return total
 
 
-def normals(learned: Learned, x: Tensor, draws: int, max_memory: int = MAX_MEMORY) -> tuple[Tensor, Tensor]:
+def normals(learned: Learned, x: Tensor, draws: int, max_memory: int | None = None) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation (rows, m, draws, *event) of the outcome under every draw."""
     places: dict[str, Tensor] = {}
     for members, some, rows, numbers in descriptions(learned, x, draws, max_memory):
@@ -51,7 +51,7 @@ def normals(learned: Learned, x: Tensor, draws: int, max_memory: int = MAX_MEMOR
     return places["loc"], places["scale"]
 
 
-def simulate(learned: Learned, x: Tensor, n: int, seed: int, max_memory: int = MAX_MEMORY) -> Tensor:
+def simulate(learned: Learned, x: Tensor, n: int, seed: int, max_memory: int | None = None) -> Tensor:
     """(rows, m, n, *event): for each input and member n times a parameter from the posterior, then an outcome.
 
     Paper: appendix "post_pred_app". Parameters are those of `predict`; the outcomes' own noise comes from `seed`.
@@ -76,7 +76,7 @@ def simulate(learned: Learned, x: Tensor, n: int, seed: int, max_memory: int = M
 
 
 def descriptions(
-    learned: Learned, x: Tensor, draws: int, max_memory: int
+    learned: Learned, x: Tensor, draws: int, max_memory: int | None
 ) -> Iterator[tuple[list[int], slice, slice, dict[str, Tensor]]]:
     """(members, draws, rows, what the likelihood says of them): all of them, a bounded block at a time."""
     unit = learned.targets
@@ -91,16 +91,17 @@ def descriptions(
 
 
 def outputs(
-    learned: Learned, x: Tensor, draws: int, max_memory: int
+    learned: Learned, x: Tensor, draws: int, max_memory: int | None
 ) -> Iterator[tuple[int, list[int], slice, slice, Tensor]]:
     """(likelihood, members, draws, rows, outputs of the networks (members, draws, rows, ...)) block by block."""
+    limit = memory.limit(max_memory)
     for s, part in learned.parts.items():
         cohort, posterior = part.cohort, part.posterior
         size = x.element_size() if x.is_floating_point() else 4
         per_draw = cohort.size * size * cohort.layout.size
         per_row = cohort.size * size * activations(cohort.forward.network, x[:1])
-        count = max(1, min(draws, max_memory // 4 // per_draw))
-        rows = max(1, max_memory // 2 // (per_row * count))
+        count = max(1, min(draws, limit // 4 // per_draw))
+        rows = max(1, limit // 2 // (per_row * count))
         stream = mix(learned.seed, "predict", s)
         for a in range(0, draws, count):
             some = min(count, draws - a)
@@ -134,7 +135,7 @@ def activations(network: nn.Module, x: Tensor) -> int:
 # --- counts -------------------------------------------------------------------------------------------------
 
 
-def _largest_count(learned: Learned, x: Tensor, draws: int, max_memory: int) -> int:
+def _largest_count(learned: Learned, x: Tensor, draws: int, max_memory: int | None) -> int:
     rate = max(float(numbers["rate"].max()) for *_, numbers in descriptions(learned, x, draws, max_memory))
     # Chernoff: P(N >= rate + t) <= exp(-t^2 / (2 (rate + t / 3)))
     bound = -2 * math.log(COUNT_TAIL)

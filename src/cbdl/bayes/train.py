@@ -12,17 +12,17 @@ import math
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, Protocol, Self
 
 import torch
 from torch import Tensor
 
 from .checkpoint import Checkpoint
-from .data import Batch, Data
 from .forward import Buffers
 from .progress import progress
+from .rows import Batch, Data, TrainingData
 
 
 class TrainingWarning(UserWarning):
@@ -35,15 +35,15 @@ class Interrupted(KeyboardInterrupt):
 
 @dataclass(frozen=True)
 class Plan:
-    """How long and how fast: settings of the optimiser."""
+    """How long and how fast: settings of the optimiser, which methods that use it have first among their own."""
 
     epochs: int = 50
     batch_size: int = 128
     lr: float = 1e-3
-    schedule: Literal["constant", "cosine"] = "cosine"
-    clip: float | None = None
+    schedule: Literal["constant", "cosine"] = field(default="cosine", kw_only=True)
+    clip: float | None = field(default=None, kw_only=True)
     """Largest norm of a member's gradient; None: no clipping."""
-    patience: int | None = None
+    patience: int | None = field(default=None, kw_only=True)
     """Epochs without a better validation score before a member stops; None: train all epochs, keep the last.
     """
 
@@ -60,6 +60,18 @@ class Plan:
             raise ValueError(f"clip is {self.clip}; it must be positive, or None")
         if self.patience is not None and self.patience < 1:
             raise ValueError(f"patience is {self.patience}; it must be at least 1, or None")
+
+    @property
+    def plan(self) -> Plan:
+        """These settings without what a method adds to them."""
+        return Plan(
+            self.epochs,
+            self.batch_size,
+            self.lr,
+            schedule=self.schedule,
+            clip=self.clip,
+            patience=self.patience,
+        )
 
     def rate(self, step: int, steps: int) -> float:
         """The learning rate of `step`."""
@@ -138,6 +150,38 @@ class Record:
     stopped: Tensor = field(default_factory=lambda: torch.empty(0))
     """Epochs each member was trained for (members,)."""
 
+    # `loss` and `score` have the members on their second axis; what a method adds (R-hat, acceptance) leads with them
+
+    def only(self, members: Sequence[int]) -> Self:
+        """The record of some members, given by their places."""
+        rows = list(members)
+        place = {old: new for new, old in enumerate(rows)}
+        failures = {place[i]: message for i, message in self.failures.items() if i in place}
+        return self._with(
+            [self], failures, lambda x, axis: x.index_select(axis, torch.tensor(rows, device=x.device))
+        )
+
+    @classmethod
+    def join(cls, records: Sequence[Self]) -> Self:
+        """The record of all members from those of groups of them, in order."""
+        failures: dict[int, str] = {}
+        before = 0
+        for record in records:
+            failures |= {before + i: message for i, message in record.failures.items()}
+            before += record.loss.shape[1]
+        return records[0]._with(records, failures, lambda x, axis: x)
+
+    def _with(
+        self, records: Sequence[Self], failures: dict[int, str], cut: Callable[[Tensor, int], Tensor]
+    ) -> Self:
+        axes = {f.name: int(f.name in ("loss", "score")) for f in fields(self) if f.name != "failures"}
+        joined = {
+            name: torch.cat([cut(getattr(r, name), axis) for r in records], axis)
+            for name, axis in axes.items()
+            if all(getattr(r, name).ndim > 0 and getattr(r, name).numel() for r in records)
+        }
+        return type(self)(**{"loss": self.loss, "score": self.score, **joined}, failures=failures)
+
 
 class Training:
     """One run of the loop: the state that a checkpoint holds, and the steps that change it."""
@@ -145,7 +189,7 @@ class Training:
     def __init__(
         self,
         trainee: Trainee,
-        data: Data,
+        data: TrainingData,
         plan: Plan,
         run: Run,
         fingerprint: dict[str, str],
@@ -338,7 +382,7 @@ class Training:
 
 def train(
     trainee: Trainee,
-    data: Data,
+    data: TrainingData,
     plan: Plan,
     run: Run,
     fingerprint: dict[str, str],

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from cbdl.bayes.cohort import Cohort, Posterior
-from cbdl.bayes.data import Data
+from cbdl.bayes.cohort import Cohort
+from cbdl.bayes.methods.protocol import Method, Posterior
+from cbdl.bayes.rows import TrainingData
 from cbdl.bayes.train import Run
 
 from .job import WorkerError
-from .local import Local, Method, Task, tasks
+from .local import Local, Task, tasks
 from .processes import Processes
 from .ray_cluster import Ray
 
@@ -28,7 +29,7 @@ class Engine(Protocol):
     def train(
         self,
         todo: Sequence[Task],
-        data: Data,
+        data: TrainingData,
         method: Method,
         run: Run,
         *,

@@ -20,12 +20,14 @@ import cloudpickle  # type: ignore[import-untyped]
 import torch
 from torch import Tensor
 
+from cbdl import memory
 from cbdl.bayes.checkpoint import CheckpointError
-from cbdl.bayes.data import Data
+from cbdl.bayes.methods.protocol import Method
 from cbdl.bayes.progress import Display, elsewhere
+from cbdl.bayes.rows import TrainingData
 from cbdl.bayes.train import Interrupted, Run, TrainingWarning
 
-from .local import Method, Task, run_for
+from .local import Task, run_for
 from .split import Trained, bring
 
 
@@ -47,7 +49,7 @@ class Job:
     verbose: bool
     threads: int
     settings: dict[str, Any]
-    """Settings of torch that change numbers."""
+    """Settings of torch, and the memory limit, that change numbers."""
 
     def encode(self) -> bytes:
         """This job as bytes; a ValueError that names the part which cannot travel."""
@@ -86,6 +88,7 @@ def settings_here() -> dict[str, Any]:
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "warn_only": torch.is_deterministic_algorithms_warn_only_enabled(),
         "precision": torch.get_float32_matmul_precision(),
+        "memory": memory.limit(),
     }
 
 
@@ -95,13 +98,14 @@ def _apply(job: Job) -> None:
     torch.set_default_dtype(s["dtype"])
     torch.use_deterministic_algorithms(s["deterministic"], warn_only=s["warn_only"])
     torch.set_float32_matmul_precision(s["precision"])
+    memory.set_limit(s["memory"])
 
 
 # ------------------------------------------------------------------------------------------------ the data
 
 
-class _Lift(pickle.Pickler):
-    """Pickles everything but tensors, which it collects, each once."""
+class _Lift(cloudpickle.Pickler):  # type: ignore[misc]
+    """Pickles everything but tensors, which it collects, each once; a Dataset may be defined in a notebook."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, protocol=5)
@@ -126,7 +130,7 @@ class _Lower(pickle.Unpickler):
         return self.tensors[pid]
 
 
-def pack(data: Data) -> tuple[bytes, list[Tensor]]:
+def pack(data: TrainingData) -> tuple[bytes, list[Tensor]]:
     """The data as a few bytes and its tensors on the CPU, which can then be shared instead of copied."""
     data.digest  # noqa: B018  computed once here, it travels along
     file = io.BytesIO()
@@ -135,10 +139,9 @@ def pack(data: Data) -> tuple[bytes, list[Tensor]]:
     return file.getvalue(), [x.detach().cpu().contiguous() for x in lift.tensors]
 
 
-def unpack(skeleton: bytes, tensors: list[Tensor]) -> Data:
+def unpack(skeleton: bytes, tensors: list[Tensor]) -> TrainingData:
     """The inverse of `pack`."""
-    data = _Lower(io.BytesIO(skeleton), tensors).load()
-    assert isinstance(data, Data)
+    data: TrainingData = _Lower(io.BytesIO(skeleton), tensors).load()
     return data
 
 
@@ -193,7 +196,9 @@ class Outcome:
     warnings: tuple[str, ...] = ()
 
 
-def perform(blob: bytes, data: Callable[[], Data], stop: Callable[[], bool], display: Display) -> Outcome:
+def perform(
+    blob: bytes, data: Callable[[], TrainingData], stop: Callable[[], bool], display: Display
+) -> Outcome:
     """Do the encoded job in this process, whatever comes of it."""
     shown = elsewhere.set(display)
     try:

@@ -5,27 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
-
-from torch import Tensor
 
 from cbdl.bayes.checkpoint import Checkpoint
-from cbdl.bayes.cohort import Cohort, Member, Posterior
-from cbdl.bayes.data import Data
+from cbdl.bayes.cohort import Cohort, Member
 from cbdl.bayes.forward import Way
 from cbdl.bayes.likelihoods import Likelihood
+from cbdl.bayes.methods.protocol import Method, Posterior
 from cbdl.bayes.priors import PriorLike
+from cbdl.bayes.rows import TrainingData
 from cbdl.bayes.train import Run
 
 from .split import bring, split, together
 
-
-class Method(Protocol):
-    """An inference method: settings with a verb."""
-
-    def fit(self, cohort: Cohort, data: Data, run: Run) -> Posterior: ...
-
-    def from_state(self, cohort: Cohort, state: dict[str, Tensor]) -> Posterior: ...
+__all__ = ["Local", "Method", "Task", "fit", "run_for", "tasks"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +38,7 @@ class Task:
         ks = [str(m.k) for m in self.members]
         return f"likelihood-{self.s}-priors-{'-'.join(ks) if len(ks) <= 8 else ks[0] + '-to-' + ks[-1]}"
 
-    def cohort(self, data: Data) -> Cohort:
+    def cohort(self, data: TrainingData) -> Cohort:
         return Cohort.of(
             self.priors,
             self.likelihood,
@@ -95,7 +87,7 @@ def run_for(task: Task, run: Run, directory: Path | str | None, every_seconds: f
 
 def fit(
     todo: Sequence[Task],
-    data: Data,
+    data: TrainingData,
     method: Method,
     run: Run,
     *,
@@ -119,7 +111,7 @@ class Local:
     def train(
         self,
         todo: Sequence[Task],
-        data: Data,
+        data: TrainingData,
         method: Method,
         run: Run,
         *,

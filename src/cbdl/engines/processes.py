@@ -23,13 +23,14 @@ from typing import Any
 import joblib  # type: ignore[import-untyped]
 from safetensors.torch import save_file
 
-from cbdl.bayes.cohort import Cohort, Posterior
-from cbdl.bayes.data import Data
+from cbdl.bayes.cohort import Cohort
+from cbdl.bayes.methods.protocol import Method, Posterior
+from cbdl.bayes.rows import TrainingData
 from cbdl.bayes.train import Run, _Stop
 
 from .board import Place, board
 from .job import Outcome, WorkerError, pack
-from .local import Method, Task
+from .local import Task
 from .schedule import Schedule, Work, scratch
 from .worker import read, write
 
@@ -59,7 +60,7 @@ class Processes:
     def train(
         self,
         todo: Sequence[Task],
-        data: Data,
+        data: TrainingData,
         method: Method,
         run: Run,
         *,
@@ -67,9 +68,9 @@ class Processes:
         every_seconds: float = 60.0,
     ) -> list[tuple[Cohort, Posterior]]:
         """Train every task; one (cohort, posterior) each, in order."""
-        if data.x.device.type != "cpu":
+        if data.held.x.device.type != "cpu":
             raise ValueError(
-                f"Processes trains on the CPU, the data is on {data.x.device}; use device='cpu', or engine=Local()"
+                f"Processes trains on the CPU, the data is on {data.held.x.device}; use device='cpu', or engine=Local()"
             )
         workers = self.workers or max(1, joblib.cpu_count() // self.threads)
         with scratch() as place:
@@ -91,7 +92,7 @@ class Processes:
             return work.result(method, schedule.conclude())
 
 
-def _share(data: Data, path: Path) -> tuple[str, bytes]:
+def _share(data: TrainingData, path: Path) -> tuple[str, bytes]:
     """The data in a file that workers map."""
     skeleton, tensors = pack(data)
     seen: set[int] = set()

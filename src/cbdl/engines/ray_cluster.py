@@ -22,14 +22,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cbdl.bayes.cohort import Cohort, Posterior
-from cbdl.bayes.data import Data
+from cbdl.bayes.cohort import Cohort
+from cbdl.bayes.methods.protocol import Method, Posterior
 from cbdl.bayes.progress import Progress
+from cbdl.bayes.rows import TrainingData
 from cbdl.bayes.train import Run, _Stop
 
 from .board import Place, board
 from .job import Outcome, WorkerError, pack, perform, unpack
-from .local import Method, Task
+from .local import Task
 from .schedule import Schedule, Work, scratch
 
 
@@ -66,7 +67,7 @@ class Ray:
     def train(
         self,
         todo: Sequence[Task],
-        data: Data,
+        data: TrainingData,
         method: Method,
         run: Run,
         *,
@@ -93,7 +94,9 @@ class Ray:
                 self._carry_out(ray, schedule, work.jobs, data, run)
             return work.result(method, schedule.conclude())
 
-    def _carry_out(self, ray: Any, schedule: Schedule, jobs: Sequence[bytes], data: Data, run: Run) -> None:
+    def _carry_out(
+        self, ray: Any, schedule: Schedule, jobs: Sequence[bytes], data: TrainingData, run: Run
+    ) -> None:
         """Submit all groups, and again those whose worker died, until all have ended or the run halts."""
         # Ray's own retries would not be bounded when memory is short, and would tell nobody
         submit = ray.remote(num_cpus=self.num_cpus, num_gpus=self.num_gpus, max_retries=0)(_train).remote
@@ -205,7 +208,7 @@ class _Stored:
     arrays: list[np.ndarray[Any, Any]]
     kinds: list[tuple[torch.dtype, tuple[int, ...]]]
 
-    def data(self) -> Data:
+    def data(self) -> TrainingData:
         with warnings.catch_warnings():
             # arrays of the object store are read-only, and training does not write to its data
             warnings.filterwarnings("ignore", "The given NumPy array is not writable")
@@ -216,7 +219,7 @@ class _Stored:
         )
 
 
-def _stored(data: Data) -> _Stored:
+def _stored(data: TrainingData) -> _Stored:
     skeleton, tensors = pack(data)
     arrays = [_bytes(x) for x in tensors]
     return _Stored(skeleton, arrays, [(x.dtype, tuple(x.shape)) for x in tensors])
@@ -265,7 +268,7 @@ def _train(job: bytes, stored: _Stored, mailbox: Any, group: int, paths: list[st
     if line.ask():
         return Outcome()
 
-    def data() -> Data:
+    def data() -> TrainingData:
         made = stored.data()
         return made.to(torch.device("cuda")) if gpu else made
 

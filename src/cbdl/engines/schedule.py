@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cbdl.bayes.cohort import Cohort, Posterior
-from cbdl.bayes.data import Data
+from cbdl.bayes.cohort import Cohort
+from cbdl.bayes.methods.protocol import Method, Posterior
+from cbdl.bayes.rows import TrainingData
 from cbdl.bayes.train import Interrupted, Run, TrainingWarning
 
 from .board import Board
 from .job import Job, Outcome, WorkerError, settings_here
-from .local import Method, Task
+from .local import Task
 from .split import Group, Trained, split, together
 
 log = logging.getLogger("cbdl")
@@ -36,7 +37,7 @@ class Work:
     def of(
         cls,
         todo: Sequence[Task],
-        data: Data,
+        data: TrainingData,
         method: Method,
         run: Run,
         *,

@@ -8,22 +8,23 @@ then: the checkpoints of the groups stay useful and the tensors stay the same.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from cbdl import files
 from cbdl.bayes.checkpoint import CheckpointError
-from cbdl.bayes.cohort import Cohort, Posterior
+from cbdl.bayes.cohort import Cohort
+from cbdl.bayes.methods.protocol import Method, Posterior
 from cbdl.bayes.train import Record
 
 if TYPE_CHECKING:
-    from .local import Method, Task
+    from .local import Task
 
 FILE = "groups.json"
 FORMAT = "cbdl-groups-1"
@@ -86,7 +87,10 @@ def split(todo: Sequence[Task], workers: int, directory: Path | str | None = Non
     if path.exists():
         return _remembered(path, todo)
     made = groups(sizes, workers)
-    _write(path, {"format": FORMAT, "groups": [_names(g.task(todo)) for g in made]})
+    try:
+        files.write(path, json.dumps({"format": FORMAT, "groups": [_names(g.task(todo)) for g in made]}))
+    except OSError as error:
+        raise CheckpointError(f"cannot write {path}: {error.strerror or error}") from error
     return made
 
 
@@ -122,26 +126,12 @@ def _remembered(path: Path, todo: Sequence[Task]) -> list[Group]:
     return made
 
 
-def _write(path: Path, content: dict[str, Any]) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "w") as file:
-            json.dump(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise CheckpointError(f"cannot write {path}: {error.strerror or error}") from error
-
-
 # ------------------------------------------------------------------------------------------------ together
 
 
 def bring(posterior: Posterior) -> Trained:
     """What is needed to build `posterior` again elsewhere."""
-    record = getattr(posterior, "record", None)
-    return Trained(posterior.state(), record if isinstance(record, Record) else None)
+    return Trained(posterior.state(), posterior.record)
 
 
 def together(method: Method, cohort: Cohort, parts: Sequence[Trained]) -> Posterior:
@@ -149,27 +139,6 @@ def together(method: Method, cohort: Cohort, parts: Sequence[Trained]) -> Poster
     device = cohort.initial.device
     names = parts[0].state
     state = {name: torch.cat([part.state[name].to(device) for part in parts]) for name in names}
-    made: Any = method.from_state(cohort, state)
     records = [part.record for part in parts if part.record is not None]
-    if len(records) == len(parts) and is_dataclass(made) and hasattr(made, "record"):
-        made = replace(made, record=join(records))  # type: ignore[type-var]
-    whole: Posterior = made
-    return whole
-
-
-def join(records: Sequence[Record]) -> Record:
-    """The record of all members from those of groups of them."""
-    failures: dict[int, str] = {}
-    before = 0
-    for record in records:
-        failures |= {before + i: message for i, message in record.failures.items()}
-        before += record.loss.shape[1]
-    kind = type(records[0])
-    # what a method adds to its record (R-hat, acceptance) leads with the members
-    names = [f.name for f in fields(kind) if f.name not in ("loss", "score", "failures")]
-    return kind(
-        loss=torch.cat([r.loss for r in records], 1),
-        score=torch.cat([r.score for r in records], 1),
-        failures=failures,
-        **{name: torch.cat([getattr(r, name) for r in records]) for name in names},
-    )
+    joined = type(records[0]).join(records) if len(records) == len(parts) else None
+    return method.from_state(cohort, state).with_record(joined)

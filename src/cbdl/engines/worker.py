@@ -18,8 +18,8 @@ from typing import IO, Any
 
 from safetensors.torch import load_file
 
-from cbdl.bayes.data import Data
 from cbdl.bayes.progress import Progress
+from cbdl.bayes.rows import TrainingData
 
 from .board import Place
 from .job import perform, unpack
@@ -46,7 +46,7 @@ def read(stream: IO[bytes]) -> Any:
 
 
 @cache
-def shared(path: str, skeleton: bytes) -> Data:
+def shared(path: str, skeleton: bytes) -> TrainingData:
     """The data: its tensors are mapped from the file, so that all workers share one copy in memory."""
     tensors = load_file(path)
     return unpack(skeleton, [tensors[str(i)] for i in range(len(tensors))])

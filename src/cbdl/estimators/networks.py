@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 from torch import Tensor, nn
 
 from cbdl.bayes.cohort import Cohort
-from cbdl.bayes.data import Data
+from cbdl.bayes.data import TrainingData
 from cbdl.bayes.learned import Learned
 from cbdl.bayes.likelihoods import Factory
 from cbdl.bayes.methods import Method, Posterior
@@ -49,13 +49,18 @@ class WarmStart(Method):
     method: Method
     before: Learned = field(repr=False)
 
-    def fit(self, cohort: Cohort, data: Data, run: Run) -> Posterior:
+    def fit(self, cohort: Cohort, data: TrainingData, run: Run) -> Posterior:
         """The posteriors of all members of the cohort, trained together."""
         return self.method.fit(self._begun(cohort), data, run)
 
     def from_state(self, cohort: Cohort, state: Mapping[str, Tensor]) -> Posterior:
         """The posterior that `state()` of another one describes."""
         return self.method.from_state(cohort, state)
+
+    @property
+    def temperature(self) -> float:
+        """That of the method."""
+        return self.method.temperature
 
     def _begun(self, cohort: Cohort) -> Cohort:
         initial, noise = cohort.initial.clone(), cohort.initial_noise.clone()

@@ -15,13 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from cbdl import memory
 from cbdl.bayes.cohort import Cohort, Member
 from cbdl.bayes.data import Data, Standard
 from cbdl.bayes.flat import Layout
 from cbdl.bayes.learned import Learned, Part
 from cbdl.bayes.likelihoods import Likelihood
 from cbdl.bayes.methods import Method, Posterior
-from cbdl.bayes.predictive import MAX_MEMORY, activations
+from cbdl.bayes.predictive import activations
 from cbdl.bayes.priors import PriorLike
 from cbdl.nets import Net
 from cbdl.store.codec import decode, encode
@@ -237,7 +238,7 @@ class _Reader:
             raise ModelError(
                 f"likelihood {s}: the network has {needed} parameters per member, the file holds {there} numbers"
             )
-        if 4 * activations(network, x) > MAX_MEMORY:
+        if 4 * activations(network, x) > memory.limit():
             raise ModelError(
                 f"likelihood {s}: an input of shape {tuple(self.row)} needs more memory than any that was trained on"
             )

@@ -1,5 +1,6 @@
-"""Inference methods, one a file: settings as a frozen dataclass, `fit(cohort, data, run)`, the posterior, its
-state.
+"""Inference methods, one a file: settings as a frozen dataclass, `fit(cohort, data, run)`, the posterior, its state.
+
+`protocol.py` says what a method and a posterior are; `checks.py` tells whether one keeps it.
 """
 
 from cbdl.bayes.methods.dropout import Dropout
@@ -9,9 +10,23 @@ from cbdl.bayes.methods.laplace import Laplace
 from cbdl.bayes.methods.last_layer import LastLayer
 from cbdl.bayes.methods.low_rank import LowRank
 from cbdl.bayes.methods.mean_field import MeanField
+from cbdl.bayes.methods.protocol import Method, Posterior, check_method_argument
 from cbdl.bayes.methods.sghmc import SGHMC
 
-METHODS: tuple[type, ...] = (MeanField, LowRank, Laplace, Dropout, SGHMC, HMC, Ensemble, LastLayer)
+METHODS: tuple[type[Method], ...] = (MeanField, LowRank, Laplace, Dropout, SGHMC, HMC, Ensemble, LastLayer)
 """All methods: what a saved model may name."""
 
-__all__ = ["HMC", "METHODS", "SGHMC", "Dropout", "Ensemble", "Laplace", "LastLayer", "LowRank", "MeanField"]
+__all__ = [
+    "HMC",
+    "METHODS",
+    "SGHMC",
+    "Dropout",
+    "Ensemble",
+    "Laplace",
+    "LastLayer",
+    "LowRank",
+    "MeanField",
+    "Method",
+    "Posterior",
+    "check_method_argument",
+]

@@ -17,14 +17,17 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, jacrev, vmap
 
+from cbdl import memory
 from cbdl.bayes import likelihoods
 from cbdl.bayes.cohort import Cohort
-from cbdl.bayes.data import Data
 from cbdl.bayes.flat import Layout, matches, shorten
 from cbdl.bayes.forward import Buffers
+from cbdl.bayes.rows import TrainingData
 
-BUDGET = 1 << 23
-"""Numbers that the Jacobians of one chunk of rows may hold."""
+
+def budget() -> int:
+    """Numbers that the Jacobians of one chunk of rows may hold."""
+    return memory.limit() // 128
 
 
 def fisher_root(
@@ -101,7 +104,7 @@ class Part:
 
 
 def jacobians(
-    cohort: Cohort, theta: Tensor, noise: Tensor, buffers: Buffers, data: Data, part: Part
+    cohort: Cohort, theta: Tensor, noise: Tensor, buffers: Buffers, data: TrainingData, part: Part
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Chunks of (weights of rows (B,) that sum to N, Jacobians of r by the part (members, B, R, p)).
 
@@ -112,15 +115,15 @@ def jacobians(
     rows = _rows_of_a_chunk(cohort, theta, noise, buffers, data, part)
     for batch in data.parts(rows):
         weight = (batch.weight * data.size).expand(batch.x.shape[0])
-        yield weight, _chunk(cohort, theta, noise, buffers, batch.x, data.y.shape[1:], part)
+        yield weight, _chunk(cohort, theta, noise, buffers, batch.x, data.held.y.shape[1:], part)
 
 
 def _rows_of_a_chunk(
-    cohort: Cohort, theta: Tensor, noise: Tensor, buffers: Buffers, data: Data, part: Part
+    cohort: Cohort, theta: Tensor, noise: Tensor, buffers: Buffers, data: TrainingData, part: Part
 ) -> int:
-    out = cohort.forward(theta.unsqueeze(1), data.x[:1], buffers)
-    r = fisher_root(cohort.likelihood, out, noise, data.y.shape[1:], cohort.unit).shape[-1]
-    return max(1, min(1024, BUDGET // (theta.shape[0] * r * part.size)))
+    out = cohort.forward(theta.unsqueeze(1), data.held.x[:1], buffers)
+    r = fisher_root(cohort.likelihood, out, noise, data.held.y.shape[1:], cohort.unit).shape[-1]
+    return max(1, min(1024, budget() // (theta.shape[0] * r * part.size)))
 
 
 def _chunk(
@@ -162,7 +165,7 @@ def _slow(root: object, own: Tensor, theta: Tensor, noise: Tensor, buffers: Buff
 
 
 def gauss_newton(
-    cohort: Cohort, theta: Tensor, noise: Tensor, buffers: Buffers, data: Data, part: Part
+    cohort: Cohort, theta: Tensor, noise: Tensor, buffers: Buffers, data: TrainingData, part: Part
 ) -> Tensor:
     """sum_n w_n J_n^T J_n (members, p, p), in float64."""
     total = theta.new_zeros((theta.shape[0], part.size, part.size), dtype=torch.float64)
@@ -173,7 +176,7 @@ def gauss_newton(
 
 
 def gauss_newton_diagonal(
-    cohort: Cohort, theta: Tensor, noise: Tensor, buffers: Buffers, data: Data, part: Part
+    cohort: Cohort, theta: Tensor, noise: Tensor, buffers: Buffers, data: TrainingData, part: Part
 ) -> Tensor:
     """The diagonal of it (members, p), in float64."""
     total = theta.new_zeros((theta.shape[0], part.size), dtype=torch.float64)

@@ -10,10 +10,10 @@ from torch.func import functional_call
 
 from cbdl.bayes import likelihoods
 from cbdl.bayes.cohort import Cohort
-from cbdl.bayes.data import Data, Standard
 from cbdl.bayes.flat import Layout
 from cbdl.bayes.forward import Buffers, Forward
 from cbdl.bayes.joint_prior import JointPrior
+from cbdl.bayes.rows import Data, Standard, TrainingData
 
 from ._curvature import Part
 
@@ -93,34 +93,36 @@ class Head:
             initial_buffers={},
         )
 
-    def data(self, data: Data, phi: Tensor) -> Data:
+    def data(self, data: TrainingData, phi: Tensor, y: Tensor) -> Data:
         """The features as inputs."""
         same = Standard(phi.new_zeros(()), phi.new_ones(()))
-        return replace(data, x=phi, inputs=same, validation=None)
+        return Data(phi, y, same, data.targets, data.weights)
 
 
 def features(
-    cohort: Cohort, theta: Tensor, buffers: Buffers, head: Head, x: Tensor, batch_size: int = 1024
-) -> Tensor:
-    """What enters the last layer (rows, inputs), in evaluation mode; checked to be what makes the output."""
+    cohort: Cohort, theta: Tensor, buffers: Buffers, head: Head, data: TrainingData, batch_size: int = 1024
+) -> tuple[Tensor, Tensor]:
+    """What enters the last layer (rows, inputs), in evaluation mode, checked to make the output; and the targets."""
     network, seen, parts = cohort.forward.network, list[Tensor](), []
+    targets = []
     network.eval()
     module = network.get_submodule(head.name)
     state = {**cohort.forward.constants, **cohort.layout.view(theta), **{n: b[0] for n, b in buffers.items()}}
     hook = module.register_forward_hook(lambda _, given, out: seen.extend((given[0], out)))
     try:
-        for a in range(0, x.shape[0], batch_size):
+        for batch in data.parts(batch_size):
             seen.clear()
-            final = functional_call(network, state, (x[a : a + batch_size],))
+            final = functional_call(network, state, (batch.x,))
             if len(seen) != 2 or seen[0].ndim != 2 or not torch.equal(final.flatten(1), seen[1].flatten(1)):
                 raise ValueError(
                     f"LastLayer: the network's output is not that of {head.name!r} on rows of features; name the layer "
                     "that is called last (`layer=...`), and leave what follows it to the likelihood"
                 )
             parts.append(seen[0])
+            targets.append(batch.y)
     finally:
         hook.remove()
-    return torch.cat(parts)
+    return torch.cat(parts), torch.cat(targets)
 
 
 def conjugate(cohort: Cohort, head: Head) -> bool:

@@ -9,6 +9,7 @@ pixels) count as rows of their own. Parameters of other layers get the diagonal.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +19,11 @@ from torch.func import functional_call, jacrev, vmap
 from torch.nn import functional as F
 
 from cbdl.bayes.cohort import Cohort
-from cbdl.bayes.data import Data
 from cbdl.bayes.flat import Layout
 from cbdl.bayes.forward import Buffers
+from cbdl.bayes.rows import TrainingData
 
-from ._curvature import BUDGET, Part, fisher_root, gauss_newton_diagonal, prior_precision
+from ._curvature import Part, budget, fisher_root, gauss_newton_diagonal, prior_precision
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Layer:
         return g.reshape(*g.shape[: g.ndim - len(self.shape)], -1, g.shape[-1])
 
 
-def layers(cohort: Cohort, data: Data, part: Part, buffers: Buffers) -> list[Layer]:
+def layers(cohort: Cohort, data: TrainingData, part: Part, buffers: Buffers) -> list[Layer]:
     """The layers of `part` that a Kronecker product serves: called once, with its weight in the part."""
     network, names = cohort.forward.network, set(part.layout.names)
     shapes: dict[str, list[tuple[int, ...]]] = {}
@@ -61,7 +62,7 @@ def layers(cohort: Cohort, data: Data, part: Part, buffers: Buffers) -> list[Lay
     ]
     try:
         network.eval()
-        network(data.x[:1])
+        network(data.held.x[:1])
     finally:
         for hook in hooks:
             hook.remove()
@@ -84,7 +85,7 @@ def _serves(module: nn.Module) -> bool:
 
 
 def _moments(
-    cohort: Cohort, theta: Tensor, noise: Tensor, buffers: Buffers, data: Data, chosen: list[Layer]
+    cohort: Cohort, theta: Tensor, noise: Tensor, buffers: Buffers, data: TrainingData, chosen: list[Layer]
 ) -> dict[str, tuple[Tensor, Tensor]]:
     """A (members, inputs, inputs) and G (members, outputs, outputs) of every layer, float64."""
     network, constants = cohort.forward.network, cohort.forward.constants
@@ -108,7 +109,7 @@ def _moments(
         finally:
             for h in hooks:
                 h.remove()
-        return fisher_root(cohort.likelihood, out[None, None], q[None], data.y.shape[1:], cohort.unit)[
+        return fisher_root(cohort.likelihood, out[None, None], q[None], data.held.y.shape[1:], cohort.unit)[
             0, 0, 0
         ], seen
 
@@ -117,7 +118,7 @@ def _moments(
     sums: dict[str, tuple[Tensor, Tensor]] = {}
     network.eval()
     cost = sum(int(torch.Size(layer.shape).numel()) * 16 for layer in chosen)
-    for batch in data.parts(max(1, min(512, BUDGET // (cost * theta.shape[0])))):
+    for batch in data.parts(max(1, min(512, budget() // (cost * theta.shape[0])))):
         weight = (batch.weight * data.size).expand(batch.x.shape[0]).sqrt()
         if cohort.forward.way == "loop":
             parts = [
@@ -138,7 +139,7 @@ def _moments(
 
 
 def kronecker(
-    cohort: Cohort, theta: Tensor, noise: Tensor, buffers: Buffers, data: Data, part: Part
+    cohort: Cohort, theta: Tensor, noise: Tensor, buffers: Buffers, data: TrainingData, part: Part
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Factors of the posterior's spread by layer, and half the log determinant of its precision (members,).
 
@@ -199,28 +200,41 @@ def _rest(cohort: Cohort, part: Part, chosen: list[Layer]) -> Part | None:
 
 def spread_out(spread: dict[str, Tensor], layout: Layout, eps: Tensor) -> Tensor:
     """Standard Normal numbers (members, draws, p) -> draws with the spread's covariance, around 0."""
-    named = layout.view(eps)
+    return _through(spread, layout, eps, lambda x: x)
+
+
+def deviations(spread: dict[str, Tensor], layout: Layout) -> Tensor:
+    """Standard deviations of all coordinates (members, p): the squares of the factors act on variances of 1."""
+    members = next(iter(spread.values())).shape[0]
+    one = next(iter(spread.values())).new_ones(members, 1, layout.size)
+    return _through(spread, layout, one, torch.square)[:, 0].sqrt()
+
+
+def _through(
+    spread: dict[str, Tensor], layout: Layout, x: Tensor, power: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """x (members, draws, p) multiplied by the factors of every layer, each after `power`."""
+    whole = layout.view(x)
     done: dict[str, Tensor] = {}
     for key in spread:
         name, _, kind = key.rpartition("|")
         if kind != "left":
             continue
-        left, right, scale = (spread[f"{name}|{k}"].unsqueeze(1) for k in ("left", "right", "scale"))
+        left, right, scale = (power(spread[f"{name}|{k}"]).unsqueeze(1) for k in ("left", "right", "scale"))
         weight, bias = f"{name}.weight".lstrip("."), f"{name}.bias".lstrip(".")
-        w = named[weight]
+        w = whole[weight]
         block = w.flatten(3)
         with_bias = right.shape[-1] == block.shape[-1] + 1
         if with_bias:
-            block = torch.cat([block, named[bias].unsqueeze(3)], 3)
+            block = torch.cat([block, whole[bias].unsqueeze(3)], 3)
         block = left @ (block * scale) @ right.mT
         done[weight] = block[..., : w[0, 0, 0].numel()].reshape(w.shape)
         if with_bias:
             done[bias] = block[..., -1]
     if "|rest" in spread:
-        left_over = [e for e in layout.entries if e.name not in done]
-        sigma, start = spread["|rest"], 0
-        for e in left_over:
+        sigma, start = power(spread["|rest"]), 0
+        for e in [e for e in layout.entries if e.name not in done]:
             own = sigma[:, start : start + e.size].reshape(sigma.shape[0], 1, *e.shape)
-            done[e.name] = named[e.name] * own
+            done[e.name] = whole[e.name] * own
             start += e.size
     return torch.cat([done[e.name].flatten(2) for e in layout.entries], 2)

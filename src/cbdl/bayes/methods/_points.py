@@ -6,6 +6,7 @@ What Ensemble, Laplace, LastLayer, SGHMC and HMC share.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -13,10 +14,11 @@ from torch import Tensor
 
 from cbdl.bayes._random import generator, mix
 from cbdl.bayes.cohort import Cohort
-from cbdl.bayes.data import Batch, Data
 from cbdl.bayes.forward import Buffers
 from cbdl.bayes.joint_prior import JointPrior
-from cbdl.bayes.train import Record
+from cbdl.bayes.rows import Batch, TrainingData
+
+from .protocol import Posterior, common, prefixed
 
 
 def starts(cohort: Cohort, copies: int) -> Tensor:
@@ -62,7 +64,7 @@ class PointObjective:
     def __init__(
         self,
         cohort: Cohort,
-        data: Data,
+        data: TrainingData,
         start: Tensor,
         *,
         temperature: float = 1.0,
@@ -88,22 +90,14 @@ class PointObjective:
 
     def gradient(self, batch: Batch, step: int, steps: int) -> tuple[Tensor, Tensor]:
         cohort, theta = self.cohort, self.theta
-        nll, by_theta, by_noise = cohort.forward.gradient(
-            theta,
-            self.noise,
-            batch.x,
-            self.buffers,
-            cohort.scorer(batch),
-            lambda seen, rows: torch.ones_like(seen),
-            step,
-        )
+        nll, by_theta, by_noise = cohort.gradient(theta, self.noise, batch, self.buffers, 1.0, step)
         density, by_prior = log_prior(cohort.prior, theta)
         weight = self.temperature / self.total
         by_theta = by_theta.sub(by_prior, alpha=weight)
         loss = (nll - weight * density).mean(1)
         return loss, torch.cat([by_theta.flatten(1), by_noise / self.copies], 1)
 
-    def validate(self, data: Data) -> Tensor:
+    def validate(self, data: TrainingData) -> Tensor:
         """The validation NLL, mean over copies."""
         return self.cohort.mean_nll(self.theta, self.noise, self.buffers, data).mean(1)
 
@@ -119,14 +113,10 @@ def refuse_statistics(cohort: Cohort) -> None:
 
 
 @dataclass(frozen=True)
-class PointsPosterior:
+class PointsPosterior(Posterior):
     """Finitely many equally likely parameter vectors of every member: points (members, D, P)."""
 
-    seeds: tuple[int, ...]
     points: Tensor
-    noise: Tensor
-    buffers: Buffers
-    record: Record | None = None
 
     def sample(self, draws: int, seed: int = 0, start: int = 0) -> Tensor:
         """theta (members, draws, P): draws number start, start + 1, ... of the points in a random order, again and
@@ -145,21 +135,14 @@ class PointsPosterior:
         return self.points.take_along_dim(index.unsqueeze(-1), 1)
 
     def state(self) -> dict[str, Tensor]:
-        return {"points": self.points, "noise": self.noise, **buffer_state(self.buffers)}
+        return {"points": self.points, "noise": self.noise, **prefixed(self.buffers, "buffer")}
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        return self.points.mean(1), self.points.std(1, correction=0)
 
     @classmethod
-    def from_state(cls, cohort: Cohort, state: dict[str, Tensor]) -> PointsPosterior:
-        return cls(cohort.seeds, state["points"], state["noise"], state_buffers(state))
-
-
-def buffer_state(buffers: Buffers) -> dict[str, Tensor]:
-    """Buffers under the names they have in a state."""
-    return {f"buffer.{n}": b for n, b in buffers.items()}
-
-
-def state_buffers(state: dict[str, Tensor]) -> Buffers:
-    """The buffers of a state."""
-    return {n.removeprefix("buffer."): b for n, b in state.items() if n.startswith("buffer.")}
+    def from_state(cls, cohort: Cohort, state: Mapping[str, Tensor]) -> PointsPosterior:
+        return cls(state["points"], **common(cohort, state))
 
 
 def normal_draws(seeds: tuple[int, ...], draws: int, size: int, like: Tensor, *keys: int | str) -> Tensor:
@@ -179,7 +162,7 @@ class Potential:
     same.
     """
 
-    def __init__(self, cohort: Cohort, data: Data, buffers: Buffers, batch_size: int = 4096) -> None:
+    def __init__(self, cohort: Cohort, data: TrainingData, buffers: Buffers, batch_size: int = 4096) -> None:
         self.cohort, self.data, self.buffers, self.batch_size = cohort, data, buffers, batch_size
 
     def __call__(self, theta: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -190,15 +173,7 @@ class Potential:
         value, by_theta = theta.new_zeros(theta.shape[:2]), torch.zeros_like(theta)
         by_noise = torch.zeros_like(noise)
         for batch in self.data.parts(self.batch_size):
-            nll, more, own = cohort.forward.gradient(
-                theta,
-                noise,
-                batch.x,
-                self.buffers,
-                cohort.scorer(batch),
-                lambda seen, rows: torch.full_like(seen, total),
-                training=False,
-            )
+            nll, more, own = cohort.gradient(theta, noise, batch, self.buffers, total, training=False)
             value += total * nll
             by_theta += more
             by_noise += own / theta.shape[1]

@@ -14,42 +14,38 @@ up to their entropy, which is constant.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor, nn
 
 from cbdl.bayes._random import NormalStream
 from cbdl.bayes.cohort import Cohort
-from cbdl.bayes.data import Batch, Data
 from cbdl.bayes.draws import common_normal
 from cbdl.bayes.flat import TRANSPOSED
-from cbdl.bayes.forward import Buffers
+from cbdl.bayes.rows import Batch, TrainingData
 from cbdl.bayes.train import Plan, Record, Run, train
 
-from ._points import buffer_state, log_prior, state_buffers
+from ._points import log_prior
+from .protocol import Method, Posterior, common, prefixed
 
 
 @dataclass(frozen=True)
-class Dropout:
+class Dropout(Plan, Method):
     """Settings of Monte Carlo dropout."""
 
-    epochs: int = 50
-    batch_size: int = 128
-    lr: float = 1e-3
     p: float = 0.1
     """Probability that a unit is dropped."""
     inputs: float = 0.0
     """The same for the units that enter the first layer: the features of the data themselves."""
     draws: int = 1
     """Masks a step."""
-    schedule: Literal["constant", "cosine"] = "cosine"
-    clip: float | None = None
-    patience: int | None = None
+    _: KW_ONLY
     validation_draws: int = 8
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("p", "inputs"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; a probability of dropping is below 1")
@@ -57,22 +53,17 @@ class Dropout:
             value = getattr(self, name)
             if int(value) != value or value < 1:
                 raise ValueError(f"{name} is {value}; it must be a whole number of at least 1")
-        self.plan  # noqa: B018  its own checks
 
-    @property
-    def plan(self) -> Plan:
-        return Plan(self.epochs, self.batch_size, self.lr, self.schedule, self.clip, self.patience)
-
-    def fit(self, cohort: Cohort, data: Data, run: Run) -> DropoutPosterior:
+    def fit(self, cohort: Cohort, data: TrainingData, run: Run) -> DropoutPosterior:
         """The weights of all members of the cohort, trained together."""
         trainee = _Objective(self, cohort, data)
         record = train(trainee, data, self.plan, run, {**cohort.fingerprint(), "method": repr(self)})
         return trainee.posterior(record)
 
-    def from_state(self, cohort: Cohort, state: dict[str, Tensor]) -> DropoutPosterior:
+    def from_state(self, cohort: Cohort, state: Mapping[str, Tensor]) -> DropoutPosterior:
         """The posterior that `state()` of another one describes."""
         units = Units.of(cohort, self.p, self.inputs)
-        return DropoutPosterior(cohort.seeds, state["weights"], units, state["noise"], state_buffers(state))
+        return DropoutPosterior(state["weights"], units, **common(cohort, state))
 
 
 @dataclass(frozen=True)
@@ -123,29 +114,32 @@ class Units:
 
 
 @dataclass(frozen=True)
-class DropoutPosterior:
+class DropoutPosterior(Posterior):
     """weights (members, P) with the units of a draw dropped at random."""
 
-    seeds: tuple[int, ...]
     weights: Tensor
     units: Units
-    noise: Tensor
-    buffers: Buffers
-    record: Record | None = None
 
     def sample(self, draws: int, seed: int = 0, start: int = 0) -> Tensor:
         """theta (members, draws, P) from the common masks number start, start + 1, ... of stream `seed`."""
         numbers = common_normal(seed, draws, len(self.units.below), like=self.weights, start=start)
         return self.weights.unsqueeze(1) * self.units.mask(numbers.unsqueeze(0))
 
+    def moments(self) -> tuple[Tensor, Tensor]:
+        # a factor is 1 / (1 - p) with probability 1 - p and else 0: mean 1, variance p / (1 - p)
+        return self.weights, self.weights.abs() * (self.units.gain - 1).sqrt()[self.units.unit]
+
+    def centre(self) -> Tensor:
+        return self.weights
+
     def state(self) -> dict[str, Tensor]:
-        return {"weights": self.weights, "noise": self.noise, **buffer_state(self.buffers)}
+        return {"weights": self.weights, "noise": self.noise, **prefixed(self.buffers, "buffer")}
 
 
 class _Objective:
     """mean NLL - log prior / N at masked weights, with its gradient by the weights: a trainee."""
 
-    def __init__(self, settings: Dropout, cohort: Cohort, data: Data) -> None:
+    def __init__(self, settings: Dropout, cohort: Cohort, data: TrainingData) -> None:
         self.settings, self.cohort, self.total = settings, cohort, data.size
         self.size = cohort.layout.size
         self.units = Units.of(cohort, settings.p, settings.inputs)
@@ -166,21 +160,13 @@ class _Objective:
         weights, noise = self.variables[:, : self.size], self.variables[:, self.size :]
         mask = self.units.mask(self.stream(step))
         theta = weights.unsqueeze(1) * mask
-        nll, by_theta, by_noise = cohort.forward.gradient(
-            theta,
-            noise,
-            batch.x,
-            self.buffers,
-            cohort.scorer(batch),
-            lambda seen, rows: torch.full_like(seen, 1 / draws),
-            step,
-        )
+        nll, by_theta, by_noise = cohort.gradient(theta, noise, batch, self.buffers, 1 / draws, step)
         density, by_prior = log_prior(cohort.prior, theta)
         by_theta = by_theta.sub(by_prior, alpha=1 / (draws * self.total))
         loss = nll.mean(1) - density.mean(1) / self.total
         return loss, torch.cat([(by_theta * mask).sum(1), by_noise], 1)
 
-    def validate(self, data: Data) -> Tensor:
+    def validate(self, data: TrainingData) -> Tensor:
         """The mean validation NLL of fixed draws."""
         posterior = self.posterior(None)
         theta = posterior.sample(self.settings.validation_draws, seed=-2)
@@ -189,4 +175,6 @@ class _Objective:
     def posterior(self, record: Record | None) -> DropoutPosterior:
         weights, noise = self.variables[:, : self.size].clone(), self.variables[:, self.size :].clone()
         buffers = {n: b.clone() for n, b in self.buffers.items()}
-        return DropoutPosterior(self.cohort.seeds, weights, self.units, noise, buffers, record)
+        return DropoutPosterior(
+            weights, self.units, seeds=self.cohort.seeds, noise=noise, buffers=buffers, record=record
+        )

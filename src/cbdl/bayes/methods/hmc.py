@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -19,18 +20,19 @@ from torch import Tensor
 
 from cbdl.bayes._random import NormalStream
 from cbdl.bayes.cohort import Cohort
-from cbdl.bayes.data import Batch, Data, Standard
+from cbdl.bayes.rows import Batch, Data, Standard, TrainingData
 from cbdl.bayes.train import Plan, Record, Run, TrainingWarning, train
 
 from ._chains import ChainsRecord, ess, rhat
 from ._points import PointsPosterior, Potential, starts
+from .protocol import Method
 
 WINDOWS = (0.15, 0.3, 0.5, 0.9)
 """Shares of the warm-up between which the variances are gathered; at each end the masses are set."""
 
 
 @dataclass(frozen=True)
-class HMC:
+class HMC(Method):
     """Settings of Hamiltonian Monte Carlo.
 
     The target is prior x likelihood^1, networks in evaluation mode (running statistics stay as they are). The
@@ -67,8 +69,13 @@ class HMC:
     def iterations(self) -> int:
         return self.warmup + self.draws * self.thin
 
-    def fit(self, cohort: Cohort, data: Data, run: Run) -> PointsPosterior:
+    def fit(self, cohort: Cohort, data: TrainingData, run: Run) -> PointsPosterior:
         """Draws from the posteriors of all members; `record` is an `HMCRecord`."""
+        if not isinstance(data, Data):
+            raise ValueError(
+                "HMC visits all rows at every leapfrog step, so that they must be in memory: fit with stream=False, "
+                "or use a method that takes minibatches, such as SGHMC"
+            )
         small, dtype = data, cohort.initial.dtype
         if self.double:
             cohort, small = _double(cohort, data)
@@ -78,9 +85,11 @@ class HMC:
         record = sampler.report(train(sampler, small, plan, run, marks, optimiser=sampler))
         points = sampler.state["kept"].flatten(1, 2).to(dtype)
         buffers = {n: b.to(dtype) if b.is_floating_point() else b for n, b in sampler.buffers.items()}
-        return PointsPosterior(cohort.seeds, points, sampler.noise.to(dtype), buffers, record)
+        return PointsPosterior(
+            points, seeds=cohort.seeds, noise=sampler.noise.to(dtype), buffers=buffers, record=record
+        )
 
-    def from_state(self, cohort: Cohort, state: dict[str, Tensor]) -> PointsPosterior:
+    def from_state(self, cohort: Cohort, state: Mapping[str, Tensor]) -> PointsPosterior:
         """The posterior that `state()` of another one describes."""
         return PointsPosterior.from_state(cohort, state)
 
@@ -156,7 +165,7 @@ class _Sampler:
         self._here = value, by_theta
         return value.mean(1) / self.total, torch.cat([by_theta.flatten(1), by_noise], 1) / self.total
 
-    def validate(self, data: Data) -> Tensor:
+    def validate(self, data: TrainingData) -> Tensor:
         return self.cohort.mean_nll(self.theta, self.noise, self.buffers, data).mean(1)
 
     def step(self, variables: Tensor, gradient: Tensor, rate: float, step: int) -> None:

@@ -14,7 +14,8 @@ the linearised predictive distribution; for deeper parts draws through the netwo
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -22,20 +23,21 @@ from torch import Tensor
 
 from cbdl.bayes._densities import HALF_LOG_2PI
 from cbdl.bayes.cohort import Cohort
-from cbdl.bayes.data import Data
 from cbdl.bayes.draws import common_normal
 from cbdl.bayes.forward import Buffers
+from cbdl.bayes.rows import TrainingData
 from cbdl.bayes.train import Plan, Record, Run, TrainingWarning, train
 
 from ._curvature import Part, gauss_newton, gauss_newton_diagonal, prior_precision
-from ._points import PointObjective, Potential, buffer_state, state_buffers
+from ._points import PointObjective, Potential
+from .protocol import Method, Posterior, common, named, prefixed
 
 LARGEST = 6000
 """Coordinates that a full matrix may have."""
 
 
 @dataclass(frozen=True)
-class Laplace:
+class Laplace(Plan, Method):
     """Settings: the training of the mode (as for Ensemble), then which curvature of which parameters.
 
     `part`: "last" (the module that owns the last parameter), "all", or a pattern of parameter names; the
@@ -43,31 +45,21 @@ class Laplace:
     are not Normal the precision is that of the Normal with the same centre and the same slope at the mode.
     """
 
-    epochs: int = 50
-    batch_size: int = 128
-    lr: float = 1e-3
     hessian: Literal["full", "kronecker", "diagonal"] = "full"
     part: str = "last"
     newton: int = 5
     """With a full matrix: at most so many Newton steps on the part, so that the mode is one (each costs as
     much as the matrix; none is made once the mode is within 1e-3 posterior standard deviations).
     """
-    schedule: Literal["constant", "cosine"] = "cosine"
-    clip: float | None = None
-    patience: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.hessian not in ("full", "kronecker", "diagonal"):
             raise ValueError(f'hessian is {self.hessian!r}; give "full", "kronecker" or "diagonal"')
         if self.newton < 0:
             raise ValueError(f"newton is {self.newton}; it must be at least 0")
-        self.plan  # noqa: B018  its own checks
 
-    @property
-    def plan(self) -> Plan:
-        return Plan(self.epochs, self.batch_size, self.lr, self.schedule, self.clip, self.patience)
-
-    def fit(self, cohort: Cohort, data: Data, run: Run) -> LaplacePosterior:
+    def fit(self, cohort: Cohort, data: TrainingData, run: Run) -> LaplacePosterior:
         """The modes of all members, trained together, and the curvature at each."""
         part = self._part(cohort)
         trainee = PointObjective(cohort, data, cohort.initial.unsqueeze(1))
@@ -79,7 +71,7 @@ class Laplace:
     def around(
         self,
         cohort: Cohort,
-        data: Data,
+        data: TrainingData,
         mode: Tensor,
         noise: Tensor,
         buffers: Buffers,
@@ -107,15 +99,13 @@ class Laplace:
         energy = potential(mode.unsqueeze(1), noise)[0][:, 0].double()
         evidence = -energy + part.size * HALF_LOG_2PI - half_log_det
         spread = {n: s.to(mode.dtype) for n, s in spread.items()}
-        return LaplacePosterior(cohort.seeds, mode, noise, buffers, part, spread, evidence, record)
-
-    def from_state(self, cohort: Cohort, state: dict[str, Tensor]) -> LaplacePosterior:
-        """The posterior that `state()` of another one describes."""
-        spread = {n.removeprefix("spread."): s for n, s in state.items() if n.startswith("spread.")}
-        buffers, part = state_buffers(state), self._part(cohort)
         return LaplacePosterior(
-            cohort.seeds, state["mode"], state["noise"], buffers, part, spread, state["evidence"]
+            mode, part, spread, evidence, seeds=cohort.seeds, noise=noise, buffers=buffers, record=record
         )
+
+    def from_state(self, cohort: Cohort, state: Mapping[str, Tensor]) -> LaplacePosterior:
+        """The posterior that `state()` of another one describes."""
+        return LaplacePosterior.from_state(cohort, state, self._part(cohort))
 
     def _part(self, cohort: Cohort) -> Part:
         part = Part.of(cohort.layout, self.part, cohort.initial.device)
@@ -128,21 +118,21 @@ class Laplace:
 
 
 @dataclass(frozen=True)
-class LaplacePosterior:
+class LaplacePosterior(Posterior):
     """Normal around the mode (members, P) on the coordinates of `part`; the others are constants.
 
     `spread` is "root" (members, p, p), covariance root root^T; or "sigma" (members, p); or the Kronecker
     factors of the layers. `evidence` (members,): Laplace's approximation of the log marginal likelihood.
     """
 
-    seeds: tuple[int, ...]
     mode: Tensor
-    noise: Tensor
-    buffers: Buffers
     part: Part
     spread: dict[str, Tensor]
     evidence: Tensor
-    record: Record | None = field(default=None)
+
+    @classmethod
+    def from_state(cls, cohort: Cohort, state: Mapping[str, Tensor], part: Part) -> LaplacePosterior:
+        return cls(state["mode"], part, named(state, "spread"), state["evidence"], **common(cohort, state))
 
     def sample(self, draws: int, seed: int = 0, start: int = 0) -> Tensor:
         """theta (members, draws, P) from the common base draws number start, start + 1, ... of stream `seed`."""
@@ -160,13 +150,29 @@ class LaplacePosterior:
         theta[..., self.part.index] += moved
         return theta
 
+    def moments(self) -> tuple[Tensor, Tensor]:
+        if "root" in self.spread:
+            own = self.spread["root"].square().sum(2).sqrt()
+        elif "sigma" in self.spread:
+            own = self.spread["sigma"]
+        else:
+            from ._kronecker import deviations
+
+            own = deviations(self.spread, self.part.layout)
+        deviation = torch.zeros_like(self.mode)
+        deviation[:, self.part.index] = own
+        return self.mode, deviation
+
+    def centre(self) -> Tensor:
+        return self.mode
+
     def state(self) -> dict[str, Tensor]:
         return {
             "mode": self.mode,
             "noise": self.noise,
             "evidence": self.evidence,
-            **{f"spread.{n}": s for n, s in self.spread.items()},
-            **buffer_state(self.buffers),
+            **prefixed(self.spread, "spread"),
+            **prefixed(self.buffers, "buffer"),
         }
 
 

@@ -15,8 +15,8 @@ O(D^2) for each further prior instead of a training of its own. Priors whose sca
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -26,16 +26,17 @@ from cbdl.bayes._densities import HALF_LOG_2PI
 from cbdl.bayes._random import mix
 from cbdl.bayes.checkpoint import Checkpoint
 from cbdl.bayes.cohort import Cohort, Member
-from cbdl.bayes.data import Data
 from cbdl.bayes.draws import common_normal
 from cbdl.bayes.forward import Buffers
 from cbdl.bayes.joint_prior import compile_priors
 from cbdl.bayes.priors import Normal, Prior
+from cbdl.bayes.rows import Data, TrainingData
 from cbdl.bayes.train import Plan, Record, Run, train
 
 from ._head import Head, conjugate, features
-from ._points import PointObjective, buffer_state, state_buffers
+from ._points import PointObjective
 from .laplace import Laplace, LaplacePosterior
+from .protocol import Method, Posterior, common, prefixed
 
 STANDARD = Normal(0.0, 1.0)
 LARGE = 1 << 20
@@ -43,7 +44,7 @@ LARGE = 1 << 20
 
 
 @dataclass(frozen=True)
-class LastLayer:
+class LastLayer(Plan, Method):
     """Settings: how the shared network is trained, and under which prior of its own.
 
     The shared network starts from the run's seed and never sees the members' priors, so that it is the same
@@ -56,51 +57,35 @@ class LastLayer:
     and Kronecker factors above.
     """
 
-    epochs: int = 50
-    batch_size: int = 128
-    lr: float = 1e-3
     prior: Prior = STANDARD
     """The prior under which the shared network is the mode."""
     layer: str | None = None
     """The name of the last layer, an nn.Linear; None: the module that owns the last parameter."""
-    schedule: Literal["constant", "cosine"] = "cosine"
-    clip: float | None = None
-    patience: int | None = None
 
-    def __post_init__(self) -> None:
-        self.plan  # noqa: B018  its own checks
-
-    @property
-    def plan(self) -> Plan:
-        return Plan(self.epochs, self.batch_size, self.lr, self.schedule, self.clip, self.patience)
-
-    def fit(self, cohort: Cohort, data: Data, run: Run) -> LastLayerPosterior | LaplacePosterior:
+    def fit(self, cohort: Cohort, data: TrainingData, run: Run) -> LastLayerPosterior | LaplacePosterior:
         """The shared network, then the posteriors of all members on its last layer."""
         head = Head.of(cohort, self.layer)
         theta, buffers, record = self._shared(cohort, data, run, head)
         with torch.no_grad():
-            phi = features(cohort, theta, buffers, head, data.x)
+            phi, y = features(cohort, theta, buffers, head, data)
+            own = head.data(data, phi, y)
             kept = {n: b.expand(cohort.size, *b.shape[1:]).clone() for n, b in buffers.items()}
             if conjugate(cohort, head):
-                return _exact(cohort, data, phi, theta, kept, head, record)
-        return self._laplace(cohort, data, phi, theta, kept, head, run)
+                return _exact(cohort, own, theta, kept, head, record)
+        return self._laplace(cohort, own, theta, kept, head, run)
 
-    def from_state(self, cohort: Cohort, state: dict[str, Tensor]) -> LastLayerPosterior | LaplacePosterior:
+    def from_state(
+        self, cohort: Cohort, state: Mapping[str, Tensor]
+    ) -> LastLayerPosterior | LaplacePosterior:
         """The posterior that `state()` of another one describes."""
-        head, buffers = Head.of(cohort, self.layer), state_buffers(state)
+        head = Head.of(cohort, self.layer)
         if "mode" in state:
-            spread = {n.removeprefix("spread."): s for n, s in state.items() if n.startswith("spread.")}
-            part, seeds = head.part(cohort), cohort.seeds
-            return LaplacePosterior(
-                seeds, state["mode"], state["noise"], buffers, part, spread, state["evidence"]
-            )
+            return LaplacePosterior.from_state(cohort, state, head.part(cohort))
         mean, basis, scale = state["mean"], state["basis"], state["scale"]
-        return LastLayerPosterior(
-            cohort.seeds, mean, basis, scale, state["noise"], buffers, head, state["evidence"]
-        )
+        return LastLayerPosterior(mean, basis, scale, head, state["evidence"], **common(cohort, state))
 
     def _shared(
-        self, cohort: Cohort, data: Data, run: Run, head: Head
+        self, cohort: Cohort, data: TrainingData, run: Run, head: Head
     ) -> tuple[Tensor, Buffers, Record | None]:
         """Parameters (P,) and buffers (1, ...) of the shared network."""
         s = cohort.members[0].s
@@ -123,10 +108,10 @@ class LastLayer:
         return trainee.theta[0, 0].clone(), trainee.buffers, _for_all(record, cohort.size)
 
     def _laplace(
-        self, cohort: Cohort, data: Data, phi: Tensor, theta: Tensor, buffers: Buffers, head: Head, run: Run
+        self, cohort: Cohort, own: Data, theta: Tensor, buffers: Buffers, head: Head, run: Run
     ) -> LaplacePosterior:
-        """Laplace's approximation of the last layer alone, which has the features as its inputs."""
-        small, own = head.cohort(cohort, theta, phi), head.data(data, phi)
+        """Laplace's approximation of the last layer alone, which has the features `own.x` as its inputs."""
+        small = head.cohort(cohort, theta, own.x)
         point = run.checkpoint
         if point is not None:
             path = point.path.with_name(f"{point.path.name}.head")
@@ -160,22 +145,18 @@ def _for_all(record: Record, members: int) -> Record:
 
 
 @dataclass(frozen=True)
-class LastLayerPosterior:
+class LastLayerPosterior(Posterior):
     """mean (members, P); the last layer's row o is mean + basis diag(scale_o) eps with eps standard Normal.
 
     basis (members, 1 or outputs, D, D), scale (members, outputs, D); evidence (members,): the log marginal
     likelihood of the targets given the features.
     """
 
-    seeds: tuple[int, ...]
     mean: Tensor
     basis: Tensor
     scale: Tensor
-    noise: Tensor
-    buffers: Buffers
     head: Head
     evidence: Tensor
-    record: Record | None = None
 
     def sample(self, draws: int, seed: int = 0, start: int = 0) -> Tensor:
         """theta (members, draws, P) from the common base draws number start, start + 1, ... of stream `seed`."""
@@ -186,6 +167,15 @@ class LastLayerPosterior:
         theta = self.mean.unsqueeze(1).repeat(1, draws, 1)
         theta[..., self.head.start : self.head.stop] += self.head.flat(moved)
         return theta
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        deviation = torch.zeros_like(self.mean)
+        own = (self.basis.square() @ self.scale.square().unsqueeze(-1)).squeeze(-1).sqrt()
+        deviation[:, self.head.start : self.head.stop] = self.head.flat(own)
+        return self.mean, deviation
+
+    def centre(self) -> Tensor:
+        return self.mean
 
     def covariance(self) -> Tensor:
         """Of the last layer's rows (members, outputs, D, D); different rows are independent."""
@@ -199,7 +189,7 @@ class LastLayerPosterior:
             "scale": self.scale,
             "noise": self.noise,
             "evidence": self.evidence,
-            **buffer_state(self.buffers),
+            **prefixed(self.buffers, "buffer"),
         }
 
 
@@ -227,13 +217,13 @@ class _Regression:
 def _exact(
     cohort: Cohort,
     data: Data,
-    phi: Tensor,
     theta: Tensor,
     buffers: Buffers,
     head: Head,
     record: Record | None,
 ) -> LastLayerPosterior:
-    wide, y = phi.double(), data.y.double().reshape(phi.shape[0], -1)
+    """The posterior from features and targets, `data`."""
+    wide, y = data.x.double(), data.y.double().reshape(data.rows, -1)
     if head.bias:
         wide = torch.cat([wide, torch.ones_like(wide[:, :1])], 1)
     weight = torch.ones_like(wide[:, :1]) if data.weights is None else data.weights.double().unsqueeze(1)
@@ -264,7 +254,9 @@ def _exact(
     own = basis.to(mean.dtype)[which[:, :1] if once else which]
     scale = (tau * sigma.unsqueeze(-1) / bulk.sqrt()).to(mean.dtype)
     evidence = regression.evidence(sigma).sum(1)
-    return LastLayerPosterior(cohort.seeds, mean, own, scale, noise, buffers, head, evidence, record)
+    return LastLayerPosterior(
+        mean, own, scale, head, evidence, seeds=cohort.seeds, noise=noise, buffers=buffers, record=record
+    )
 
 
 def _decompose(gram: Tensor, ratio: Tensor) -> tuple[Tensor, Tensor, Tensor]:

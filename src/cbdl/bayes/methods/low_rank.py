@@ -12,8 +12,8 @@ KL to Normal priors are closed: with A = F / sigma and C = I + A^T A (rank x ran
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, replace
 
 import torch
 from torch import Tensor
@@ -22,21 +22,18 @@ from torch.nn import functional as F
 from cbdl.bayes._densities import HALF_LOG_2PI
 from cbdl.bayes._random import NormalStream
 from cbdl.bayes.cohort import Cohort
-from cbdl.bayes.data import Batch, Data
 from cbdl.bayes.draws import common_normal
-from cbdl.bayes.forward import Buffers
+from cbdl.bayes.rows import Batch, TrainingData
 from cbdl.bayes.train import Plan, Record, Run, train
 
-from ._points import buffer_state, log_prior, normal_draws, state_buffers
+from ._points import log_prior, normal_draws
+from .protocol import Method, Posterior, common, prefixed
 
 
 @dataclass(frozen=True)
-class LowRank:
+class LowRank(Plan, Method):
     """Settings of variational inference with a low-rank plus diagonal Normal."""
 
-    epochs: int = 50
-    batch_size: int = 128
-    lr: float = 1e-3
     rank: int = 4
     """Columns of the factor; with P of them every Normal is reached."""
     draws: int = 1
@@ -45,14 +42,13 @@ class LowRank:
     temperature: float = 1.0
     warmup: float = 0.0
     """Share of the steps in which the weight of the KL rises from 0 to its value."""
-    schedule: Literal["constant", "cosine"] = "cosine"
-    clip: float | None = None
-    patience: int | None = None
+    _: KW_ONLY
     initial_scale: float = 0.01
     """Standard deviation that every parameter starts with; half its variance is the factor's."""
     validation_draws: int = 8
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("rank", "draws", "validation_draws"):
             value = getattr(self, name)
             if int(value) != value or value < 1:
@@ -65,35 +61,25 @@ class LowRank:
                 raise ValueError(f"{name} is {value}; it must be positive")
         if not 0 <= self.warmup <= 1:
             raise ValueError(f"warmup is {self.warmup}; it is a share of the steps, between 0 and 1")
-        self.plan  # noqa: B018  its own checks
 
-    @property
-    def plan(self) -> Plan:
-        return Plan(self.epochs, self.batch_size, self.lr, self.schedule, self.clip, self.patience)
-
-    def fit(self, cohort: Cohort, data: Data, run: Run) -> LowRankPosterior:
+    def fit(self, cohort: Cohort, data: TrainingData, run: Run) -> LowRankPosterior:
         """The posteriors of all members of the cohort, trained together."""
         trainee = _Objective(self, cohort, data)
         record = train(trainee, data, self.plan, run, {**cohort.fingerprint(), "method": repr(self)})
         return trainee.posterior(record)
 
-    def from_state(self, cohort: Cohort, state: dict[str, Tensor]) -> LowRankPosterior:
+    def from_state(self, cohort: Cohort, state: Mapping[str, Tensor]) -> LowRankPosterior:
         """The posterior that `state()` of another one describes."""
-        mu, rho, factor = state["mu"], state["rho"], state["factor"]
-        return LowRankPosterior(cohort.seeds, mu, rho, factor, state["noise"], state_buffers(state))
+        return LowRankPosterior(state["mu"], state["rho"], state["factor"], **common(cohort, state))
 
 
 @dataclass(frozen=True)
-class LowRankPosterior:
+class LowRankPosterior(Posterior):
     """Normal(mu, factor factor^T + diag(softplus(rho)^2)): mu, rho (members, P), factor (members, P, rank)."""
 
-    seeds: tuple[int, ...]
     mu: Tensor
     rho: Tensor
     factor: Tensor
-    noise: Tensor
-    buffers: Buffers
-    record: Record | None = None
 
     @property
     def diagonal(self) -> Tensor:
@@ -114,6 +100,12 @@ class LowRankPosterior:
             + self.diagonal.unsqueeze(1) * eps[..., :size]
             + eps[..., size:] @ self.factor.mT
         )
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        return self.mu, self.sigma
+
+    def centre(self) -> Tensor:
+        return self.mu
 
     def entropy(self) -> Tensor:
         """(members,)"""
@@ -144,7 +136,7 @@ class LowRankPosterior:
             "rho": self.rho,
             "factor": self.factor,
             "noise": self.noise,
-            **buffer_state(self.buffers),
+            **prefixed(self.buffers, "buffer"),
         }
 
 
@@ -195,7 +187,7 @@ class _Prior:
 class _Objective:
     """mean NLL + T KL / N of every member, with its gradient by mu, rho, factor and noise: a trainee."""
 
-    def __init__(self, settings: LowRank, cohort: Cohort, data: Data) -> None:
+    def __init__(self, settings: LowRank, cohort: Cohort, data: TrainingData) -> None:
         self.settings, self.cohort, self.total, self.prior = settings, cohort, data.size, _Prior(cohort)
         start, rank = cohort.initial, settings.rank
         self.size = start.shape[1]
@@ -229,15 +221,7 @@ class _Objective:
         sigma, numbers = F.softplus(rho), self.stream(step)
         eps, small = numbers[..., : self.size], numbers[..., self.size :]
         theta = mu.unsqueeze(1) + sigma.unsqueeze(1) * eps + small @ factor.mT
-        nll, by_theta, by_noise = cohort.forward.gradient(
-            theta,
-            noise,
-            batch.x,
-            self.buffers,
-            cohort.scorer(batch),
-            lambda seen, rows: torch.full_like(seen, 1 / draws),
-            step,
-        )
+        nll, by_theta, by_noise = cohort.gradient(theta, noise, batch, self.buffers, 1 / draws, step)
         weight = self._weight(step, steps)
         closed = self.prior.closed(mu, sigma.square() + factor.square().sum(2))
         loss = nll.mean(1) + weight * (closed - entropy(sigma, factor))
@@ -259,7 +243,7 @@ class _Objective:
         full, rising = self.settings.temperature / self.total, self.settings.warmup * steps
         return full * min(1.0, (step + 1) / rising) if rising > 0 else full
 
-    def validate(self, data: Data) -> Tensor:
+    def validate(self, data: TrainingData) -> Tensor:
         """Minus the validation ELBO per row, with fixed draws so that epochs compare."""
         posterior = self.posterior(None)
         theta = posterior.sample(self.settings.validation_draws, seed=-2)
@@ -269,4 +253,6 @@ class _Objective:
     def posterior(self, record: Record | None) -> LowRankPosterior:
         mu, rho, factor, noise = (x.clone() for x in self.parts)
         buffers = {n: b.clone() for n, b in self.buffers.items()}
-        return LowRankPosterior(self.cohort.seeds, mu, rho, factor, noise, buffers, record)
+        return LowRankPosterior(
+            mu, rho, factor, seeds=self.cohort.seeds, noise=noise, buffers=buffers, record=record
+        )

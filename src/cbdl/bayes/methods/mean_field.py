@@ -6,7 +6,8 @@ The objective of every member is exactly mean NLL + T KL(q || prior) / N, with N
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -16,21 +17,19 @@ from torch.nn import functional as F
 from cbdl.bayes._densities import HALF_LOG_2PI
 from cbdl.bayes._random import NormalStream
 from cbdl.bayes.cohort import Cohort
-from cbdl.bayes.data import Batch, Data
 from cbdl.bayes.draws import common_normal
-from cbdl.bayes.forward import Buffers
+from cbdl.bayes.priors import Coordinates, PriorLike
+from cbdl.bayes.rows import Batch, TrainingData
 from cbdl.bayes.train import Plan, Record, Run, train
 
 from .divergences import KL, Divergence
+from .protocol import Method, Posterior, common, prefixed
 
 
 @dataclass(frozen=True)
-class MeanField:
+class MeanField(Plan, Method):
     """Settings of mean-field variational inference."""
 
-    epochs: int = 50
-    batch_size: int = 128
-    lr: float = 1e-3
     draws: int | None = None
     """Draws of the parameters a step; None: 1 for KL, 8 for the other divergences."""
     antithetic: bool = False
@@ -42,8 +41,7 @@ class MeanField:
     settle: float = 0.25
     """Share of the steps for which another divergence than KL lets KL go first. From a start far away, bounds that
     cover all mass first spread q very wide, and take long to come back."""
-    schedule: Literal["constant", "cosine"] = "cosine"
-    clip: float | None = None
+    _: KW_ONLY
     patience: int | None = 10
     """With validation data: epochs without a better validation ELBO before a member stops, at its best epoch."""
     start: Literal["network", "prior"] = "network"
@@ -53,6 +51,7 @@ class MeanField:
     validation_draws: int = 8
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not (math.isfinite(self.temperature) and self.temperature > 0):
             raise ValueError(f"temperature is {self.temperature}; it must be positive (1: Bayes' rule)")
         if not 0 <= self.warmup <= 1:
@@ -66,7 +65,6 @@ class MeanField:
             raise ValueError(f"draws is {self.draws}; {self.divergence} needs at least {least}")
         if self.antithetic and self.number % 2:
             raise ValueError(f"draws is {self.number}; antithetic draws come in pairs, give an even number")
-        self.plan  # noqa: B018  its own checks
 
     @property
     def number(self) -> int:
@@ -75,32 +73,27 @@ class MeanField:
             return self.draws
         return (2 if self.antithetic else 1) if isinstance(self.divergence, KL) else 8
 
-    @property
-    def plan(self) -> Plan:
-        return Plan(self.epochs, self.batch_size, self.lr, self.schedule, self.clip, self.patience)
-
-    def fit(self, cohort: Cohort, data: Data, run: Run) -> MeanFieldPosterior:
+    def fit(self, cohort: Cohort, data: TrainingData, run: Run) -> MeanFieldPosterior:
         """The posteriors of all members of the cohort, trained together."""
         trainee = _Objective(self, cohort, data)
         record = train(trainee, data, self.plan, run, {**cohort.fingerprint(), "method": repr(self)})
         return trainee.posterior(record)
 
-    def from_state(self, cohort: Cohort, state: dict[str, Tensor]) -> MeanFieldPosterior:
+    def from_state(self, cohort: Cohort, state: Mapping[str, Tensor]) -> MeanFieldPosterior:
         """The posterior that `state()` of another one describes."""
-        buffers = {n.removeprefix("buffer."): b for n, b in state.items() if n.startswith("buffer.")}
-        return MeanFieldPosterior(cohort.seeds, state["mu"], state["rho"], state["noise"], buffers)
+        return MeanFieldPosterior(state["mu"], state["rho"], **common(cohort, state))
+
+    def continuing(self) -> MeanField:
+        """The same, with means that start where the priors, yesterday's posteriors, have their centres."""
+        return replace(self, start="prior")
 
 
 @dataclass(frozen=True)
-class MeanFieldPosterior:
+class MeanFieldPosterior(Posterior):
     """Normal(mu, softplus(rho)) for every parameter of every member: mu, rho (members, P)."""
 
-    seeds: tuple[int, ...]
     mu: Tensor
     rho: Tensor
-    noise: Tensor
-    buffers: Buffers
-    record: Record | None = None
 
     @property
     def sigma(self) -> Tensor:
@@ -112,6 +105,21 @@ class MeanFieldPosterior:
         eps = common_normal(seed, draws, self.mu.shape[1], like=self.mu, start=start)
         return self.mu.unsqueeze(1) + self.sigma.unsqueeze(1) * eps
 
+    def moments(self) -> tuple[Tensor, Tensor]:
+        return self.mu, self.sigma
+
+    def centre(self) -> Tensor:
+        return self.mu
+
+    def priors(self, cohort: Cohort) -> list[PriorLike]:
+        """A Normal for every coordinate of every member."""
+        named = [
+            {name: value.clone() for name, value in cohort.layout.view(x).items()}
+            for pair in zip(self.mu, self.sigma, strict=True)
+            for x in pair
+        ]
+        return [Coordinates(loc, scale) for loc, scale in zip(named[::2], named[1::2], strict=True)]
+
     def kl(self, cohort: Cohort, draws: int = 32) -> Tensor:
         """KL(q || prior) of every member (members,), by draws where no closed form exists."""
         theta = None if cohort.prior.closed else self.sample(draws, seed=-1)
@@ -122,15 +130,16 @@ class MeanFieldPosterior:
             "mu": self.mu,
             "rho": self.rho,
             "noise": self.noise,
-            **{f"buffer.{n}": b for n, b in self.buffers.items()},
+            **prefixed(self.buffers, "buffer"),
         }
 
 
 class _Objective:
     """mean NLL + T KL / N (or the loss of another divergence) of every member, with its gradient."""
 
-    def __init__(self, settings: MeanField, cohort: Cohort, data: Data) -> None:
+    def __init__(self, settings: MeanField, cohort: Cohort, data: TrainingData) -> None:
         self.settings, self.cohort = settings, cohort
+        self._known: tuple[float, Tensor] | None = None
         self.size = cohort.layout.size
         self.total = data.size
         start = cohort.initial if settings.start == "network" else cohort.prior.location()
@@ -183,15 +192,7 @@ class _Objective:
         step: int,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         cohort, draws = self.cohort, theta.shape[1]
-        nll, by_theta, by_noise = cohort.forward.gradient(
-            theta,
-            noise,
-            batch.x,
-            self.buffers,
-            cohort.scorer(batch),
-            lambda seen, rows: torch.full_like(seen, 1 / draws),
-            step,
-        )
+        nll, by_theta, by_noise = cohort.gradient(theta, noise, batch, self.buffers, 1 / draws, step)
         if draws == 1:
             by_mu, by_sigma = by_theta[:, 0], by_theta[:, 0] * eps[:, 0]
         else:
@@ -208,9 +209,10 @@ class _Objective:
         return nll.mean(1) + weight * kl, by_mu + weight * more_mu, by_sigma + weight * more_sigma, by_noise
 
     def _precision(self, scale: Tensor, weight: float) -> Tensor:
-        if getattr(self, "_known", None) != weight:
-            self._known, self._value = weight, weight / scale.square()
-        return self._value
+        """weight / scale^2, computed anew only when the weight changes (in the warm-up)."""
+        if self._known is None or self._known[0] != weight:
+            self._known = weight, weight / scale.square()
+        return self._known[1]
 
     def _kl_by_graph(self, mu: Tensor, sigma: Tensor, eps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         with torch.enable_grad():
@@ -235,12 +237,11 @@ class _Objective:
         def ratio(nll: Tensor, rows: slice) -> Tensor:
             return inner[rows] - nll / weight
 
-        nll, by_theta, by_noise = cohort.forward.gradient(
+        nll, by_theta, by_noise = cohort.gradient(
             theta,
             noise,
-            batch.x,
+            batch,
             self.buffers,
-            cohort.scorer(batch),
             lambda seen, rows: divergence.coefficients(ratio(seen, rows)),
             step,
         )
@@ -250,7 +251,7 @@ class _Objective:
         total = by_theta - c * (by_prior + eps / sigma.unsqueeze(1))
         return weight * divergence.loss(ratios), total.sum(1), (total * eps).sum(1), by_noise
 
-    def validate(self, data: Data) -> Tensor:
+    def validate(self, data: TrainingData) -> Tensor:
         """Minus the validation ELBO per row: mean NLL + T KL / N, with fixed draws so that epochs compare."""
         posterior = self.posterior(None)
         theta = posterior.sample(self.settings.validation_draws, seed=-2)
@@ -260,4 +261,6 @@ class _Objective:
     def posterior(self, record: Record | None) -> MeanFieldPosterior:
         mu, rho, noise = (x.clone() for x in self.parts)
         buffers = {n: b.clone() for n, b in self.buffers.items()}
-        return MeanFieldPosterior(self.cohort.seeds, mu, rho, noise, buffers, record)
+        return MeanFieldPosterior(
+            mu, rho, seeds=self.cohort.seeds, noise=noise, buffers=buffers, record=record
+        )

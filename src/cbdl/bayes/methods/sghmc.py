@@ -18,6 +18,7 @@ lower lr or momentum, or enlarge the batches, until the second term is small.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -25,15 +26,16 @@ from torch import Tensor
 
 from cbdl.bayes._random import NormalStream
 from cbdl.bayes.cohort import Cohort
-from cbdl.bayes.data import Data
+from cbdl.bayes.rows import TrainingData
 from cbdl.bayes.train import Plan, Run, train
 
 from ._chains import ChainsRecord, ess, rhat
 from ._points import PointObjective, PointsPosterior, starts
+from .protocol import Method
 
 
 @dataclass(frozen=True)
-class SGHMC:
+class SGHMC(Method):
     """Settings of stochastic-gradient Hamiltonian Monte Carlo.
 
     `burn_in` steps are thrown away; the draws are then taken at equal distances. With `cycles` the steps
@@ -80,9 +82,9 @@ class SGHMC:
 
     @property
     def plan(self) -> Plan:
-        return Plan(self.epochs, self.batch_size, self.lr, "constant", self.clip)
+        return Plan(self.epochs, self.batch_size, self.lr, schedule="constant", clip=self.clip)
 
-    def fit(self, cohort: Cohort, data: Data, run: Run) -> PointsPosterior:
+    def fit(self, cohort: Cohort, data: TrainingData, run: Run) -> PointsPosterior:
         """Draws from the posteriors of all members; `record` is a `ChainsRecord`."""
         trainee = PointObjective(cohort, data, starts(cohort, self.chains))
         dynamics = _Dynamics(self, trainee, self.epochs * data.steps(self.batch_size))
@@ -90,10 +92,15 @@ class SGHMC:
         record = train(trainee, data, self.plan, run, marks, optimiser=dynamics)
         kept = dynamics.state["kept"]
         full = ChainsRecord(**vars(record), rhat=rhat(kept), ess=ess(kept))
-        points, noise = kept.flatten(1, 2).clone(), trainee.noise.clone()
-        return PointsPosterior(cohort.seeds, points, noise, trainee.buffers, full)
+        return PointsPosterior(
+            kept.flatten(1, 2).clone(),
+            seeds=cohort.seeds,
+            noise=trainee.noise.clone(),
+            buffers=trainee.buffers,
+            record=full,
+        )
 
-    def from_state(self, cohort: Cohort, state: dict[str, Tensor]) -> PointsPosterior:
+    def from_state(self, cohort: Cohort, state: Mapping[str, Tensor]) -> PointsPosterior:
         """The posterior that `state()` of another one describes."""
         return PointsPosterior.from_state(cohort, state)
 

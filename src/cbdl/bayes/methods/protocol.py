@@ -1,0 +1,175 @@
+"""What an inference method is, and what it leaves behind: the two contracts of Step 3.
+
+A `Method` is a frozen dataclass of settings with two verbs, `fit` and `from_state`. A `Posterior` is a frozen
+dataclass of tensors that lead with the members' axis. Both are base classes one level deep: what every method must
+say is abstract, every further ability is here with a default, so that nobody has to ask whether it exists.
+`cbdl.bayes.methods.checks.check_method` puts a method through all of it.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self, TypedDict
+
+from torch import Tensor
+
+from cbdl.bayes.cohort import Cohort
+from cbdl.bayes.data import TrainingData
+from cbdl.bayes.forward import Buffers
+from cbdl.bayes.priors import PriorLike
+from cbdl.bayes.train import Record, Run
+
+MOMENT_DRAWS = 64
+"""Draws behind the moments of a posterior that has no closed ones."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Posterior(ABC):
+    """What a method learned about a cohort: m members, P parameters, Q noise parameters.
+
+    Every tensor (also those in a dict) leads with the members' axis; whatever else a posterior holds is shared by
+    all of them.
+    """
+
+    seeds: tuple[int, ...]
+    """One a member."""
+    noise: Tensor
+    """Parameters of the noise model (m, Q)."""
+    buffers: Buffers
+    """Buffers of the networks, each (m, *shape)."""
+    record: Record | None = None
+    """How the training went; None for a posterior that was built from a state."""
+
+    @abstractmethod
+    def sample(self, draws: int, seed: int = 0, start: int = 0) -> Tensor:
+        """theta (m, draws, P): draws number start, start + 1, ... of the stream `seed`.
+
+        Members share their base draws (`cbdl.bayes.draws`) where the method has such, so that they differ by what
+        they learned; draw i depends on (the member, seed, i) only.
+        """
+
+    @abstractmethod
+    def state(self) -> dict[str, Tensor]:
+        """All that `Method.from_state` needs; every tensor leads with the members."""
+
+    # --- abilities with a default ---------------------------------------------------------------------------
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of every parameter, each (m, P): closed if a method knows them, else of draws."""
+        theta = self.sample(MOMENT_DRAWS)
+        return theta.mean(1), theta.std(1, correction=0)
+
+    def centre(self) -> Tensor:
+        """One network of every member (m, P) to start from again: a mean or mode if there is one, else a draw."""
+        return self.sample(1)[:, 0]
+
+    def kl(self, cohort: Cohort) -> Tensor | None:
+        """KL(posterior || prior) of every member (m,); None where the posterior has no density."""
+        return None
+
+    def priors(self, cohort: Cohort) -> list[PriorLike] | None:
+        """This posterior as the prior of each member, for learning from more data; None where it cannot be one."""
+        return None
+
+    def only(self, members: Sequence[int]) -> Self:
+        """The posterior of some members, given by their places, in that order."""
+        rows = list(members)
+        cut = {f.name: _cut(getattr(self, f.name), rows) for f in fields(self)}
+        cut["seeds"] = tuple(self.seeds[i] for i in rows)
+        return replace(self, **cut)
+
+    def with_record(self, record: Record | None) -> Self:
+        """The same posterior with another record."""
+        made = copy.copy(self)
+        object.__setattr__(made, "record", record)
+        return made
+
+
+def _cut(value: Any, rows: list[int]) -> Any:
+    """The members `rows` of a tensor, a dict of tensors or a record; anything else is shared by all members."""
+    if isinstance(value, Tensor):
+        return value[rows]
+    if isinstance(value, dict):
+        return {name: _cut(item, rows) for name, item in value.items()}
+    return value.only(rows) if isinstance(value, Record) else value
+
+
+class Method(ABC):
+    """An inference method: settings (a frozen dataclass) with a verb."""
+
+    @abstractmethod
+    def fit(self, cohort: Cohort, data: TrainingData, run: Run) -> Posterior:
+        """The posteriors of all members of the cohort, trained together."""
+
+    @abstractmethod
+    def from_state(self, cohort: Cohort, state: Mapping[str, Tensor]) -> Posterior:
+        """The posterior that `state()` of another one describes."""
+
+    @property
+    def temperature(self) -> float:
+        """T: the likelihood counts to the power 1 / T; 1 is Bayes' rule."""
+        return 1.0
+
+    def continuing(self) -> Method:
+        """The method with which a model learns from more data, after posteriors have become priors."""
+        return self
+
+
+class Common(TypedDict):
+    """The fields that all posteriors share, without the record."""
+
+    seeds: tuple[int, ...]
+    noise: Tensor
+    buffers: Buffers
+
+
+def common(cohort: Cohort, state: Mapping[str, Tensor]) -> Common:
+    """The shared fields of the posterior that `state` describes."""
+    return Common(seeds=cohort.seeds, noise=state["noise"], buffers=named(state, "buffer"))
+
+
+def prefixed(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Tensors under the names that they have in a state: "buffer.<name>"."""
+    return {f"{prefix}.{name}": x for name, x in tensors.items()}
+
+
+def named(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The inverse of `prefixed`: the part of a state with that prefix."""
+    start = f"{prefix}."
+    return {name.removeprefix(start): x for name, x in state.items() if name.startswith(start)}
+
+
+def methods_by_name() -> dict[str, type]:
+    """The methods of this package by the names that users know."""
+    from cbdl.bayes.methods import METHODS
+
+    return {kind.__name__: kind for kind in METHODS}
+
+
+def check_method_argument(method: object) -> None:
+    """A TypeError that lists the methods unless `method` is one."""
+    if isinstance(method, Method):
+        return
+    names = methods_by_name()
+    if isinstance(method, type) and issubclass(method, Method):
+        raise TypeError(f"method is the class {method.__name__}; give settings: cbdl.{method.__name__}()")
+    near = [n for n in names if isinstance(method, str) and n.lower() == method.lower().replace("_", "")]
+    hint = f"cbdl.{near[0]}()" if near else f"one of {', '.join(f'cbdl.{n}()' for n in names)}"
+    raise TypeError(
+        f"method is {method!r}; give {hint}, or a method of your own (a cbdl.bayes.methods.protocol.Method)"
+    )
+
+
+__all__ = [
+    "Common",
+    "Method",
+    "Posterior",
+    "check_method_argument",
+    "common",
+    "methods_by_name",
+    "named",
+    "prefixed",
+]
