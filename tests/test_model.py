@@ -58,8 +58,8 @@ def test_each_extreme_is_the_member_it_is_said_to_be(model):
 
 def test_classes_are_averages_of_probabilities_over_draws(classifier):
     X = np.array([[0.3, -0.2]])
-    learned = classifier._learned
-    cohort, posterior = learned.parts[0]
+    learned = classifier.learned
+    cohort, posterior = learned.parts[0].cohort, learned.parts[0].posterior
     from cbdl.bayes._random import mix
 
     theta = posterior.sample(6, mix(0, "predict", 0))
@@ -201,8 +201,8 @@ def test_likelihoods_of_different_noise_stand_side_by_side():
 def test_standardize_false_uses_the_numbers_as_they_are():
     X, y = line()
     made = regression(standardize=False).fit(100 * X, y)
-    assert float(made._learned.inputs.scale) == 1.0
-    assert float(made._learned.targets.loc) == 0.0
+    assert float(made.learned.inputs.scale) == 1.0
+    assert float(made.learned.targets.loc) == 0.0
 
 
 def test_an_interrupted_fit_goes_on_and_ends_with_the_same_tensors(tmp_path, monkeypatch):
@@ -223,8 +223,9 @@ def test_an_interrupted_fit_goes_on_and_ends_with_the_same_tensors(tmp_path, mon
         regression().fit(*line(), checkpoint_dir=tmp_path)
     monkeypatch.setattr(Training, "_one", one)
     again = regression().fit(*line(), checkpoint_dir=tmp_path)
-    for (_, a), (_, b) in zip(whole._learned.parts, again._learned.parts, strict=True):
-        assert all(torch.equal(x, b.state()[n]) for n, x in a.state().items())
+    for s, part in whole.learned.parts.items():
+        other = again.learned.parts[s].posterior.state()
+        assert all(torch.equal(x, other[n]) for n, x in part.posterior.state().items())
 
 
 def test_update_learns_new_data_and_remembers_the_old():

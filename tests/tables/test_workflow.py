@@ -131,7 +131,7 @@ def test_scores_are_those_of_the_answers(classes):
     ],
 )
 def test_the_task_follows_from_the_target(values, task):
-    assert answers._target(Settings("y"), values)[0] == task
+    assert learning._target(Settings("y"), values)[0] == task
 
 
 def test_a_target_that_cannot_be_learned_is_refused():
@@ -142,7 +142,7 @@ def test_a_target_that_cannot_be_learned_is_refused():
         ([f"n{i}" for i in range(200)], "auto", "200 different values"),
     ):
         with pytest.raises(TableError, match=said):
-            answers._target(Settings("y", task), values)
+            learning._target(Settings("y", task), values)
 
 
 def test_classes_that_are_numbers_are_the_same_however_they_are_spelled(classes):

@@ -70,6 +70,11 @@ class Likelihood:
         """
         raise NotImplementedError
 
+    def normals(self) -> tuple[Tensor, Tensor]:
+        """The noise of a real outcome as a mixture of Normals: weights, and scales in units of its standard
+        deviation, each (components,)."""
+        return torch.ones(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+
     def draw(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor, source: torch.Generator) -> Tensor:
         """An outcome in the user's units for every output: (members, draws, batch, *event)."""
         raise NotImplementedError

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from cbdl.nets.dense import MOST_LAYERS
+
 
 def build_lenet(outputs: int = 10, channels: int = 1, side: int = 28) -> nn.Module:
     # 5 x 5 with padding 2 keeps the side, as LeNet-5's 32 x 32 input did; the second one does not.
@@ -48,8 +50,10 @@ class _Block(nn.Module):
 
 def build_resnet(depth: int = 20, outputs: int = 10, channels: int = 3, width: int = 16) -> nn.Module:
     blocks, rest = divmod(depth - 2, 6)
-    if rest or blocks < 1:
-        raise ValueError(f"depth is {depth}; a residual network for small images has 8, 14, 20, ... layers")
+    if rest or blocks < 1 or depth > MOST_LAYERS:
+        raise ValueError(
+            f"depth is {depth}; a residual network for small images has 8, 14, 20, ... layers, at most {MOST_LAYERS}"
+        )
     layers: list[nn.Module] = [
         nn.Conv2d(channels, width, 3, 1, 1, bias=False),
         nn.BatchNorm2d(width),

@@ -7,6 +7,8 @@ from itertools import pairwise
 
 from torch import nn
 
+MOST_LAYERS = 1000
+"""No network here is deeper: a description that asks for more is a mistake, or meant to keep a machine busy."""
 _ACTIVATIONS: dict[str, type[nn.Module]] = {
     "relu": nn.ReLU,
     "tanh": nn.Tanh,
@@ -20,6 +22,8 @@ def build_mlp(
 ) -> nn.Module:
     if activation not in _ACTIVATIONS:
         raise ValueError(f"activation is {activation!r}; give one of {', '.join(sorted(_ACTIVATIONS))}")
+    if len(hidden) > MOST_LAYERS:
+        raise ValueError(f"hidden has {len(hidden)} layers; give at most {MOST_LAYERS}")
     sizes = (inputs, *hidden, outputs)
     if any(int(n) != n or n < 1 for n in sizes):
         raise ValueError(f"the layers have {sizes} units; each must be a whole number of at least 1")

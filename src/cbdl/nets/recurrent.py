@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from cbdl.nets.dense import MOST_LAYERS
+
 
 class _LastStep(nn.Module):
     def __init__(self, inputs: int, outputs: int, hidden: int, layers: int) -> None:
@@ -18,4 +20,6 @@ class _LastStep(nn.Module):
 
 
 def build_lstm(inputs: int, outputs: int, hidden: int = 64, layers: int = 1) -> nn.Module:
+    if not 1 <= layers <= MOST_LAYERS:
+        raise ValueError(f"layers is {layers}; give a whole number from 1 to {MOST_LAYERS}")
     return _LastStep(inputs, outputs, hidden, layers)

@@ -238,7 +238,13 @@ class _Reader:
             raise ModelError(
                 f"likelihood {s}: the network has {needed} parameters per member, the file holds {there} numbers"
             )
-        if 4 * activations(network, x) > memory.limit():
+        try:
+            numbers = activations(network, x)
+        except Exception as error:
+            raise ModelError(
+                f"likelihood {s}: the network does not accept inputs of shape {tuple(self.row)}: {error}"
+            ) from error
+        if 4 * numbers > memory.limit():
             raise ModelError(
                 f"likelihood {s}: an input of shape {tuple(self.row)} needs more memory than any that was trained on"
             )
