@@ -67,7 +67,10 @@ class CredalSet(ABC):
     _batch: torch.Size
     _extremes: int
     _classes: int | None = None
-    origin: Any = None
+    _noise: Callable[[], Array] | None = None
+
+    members: tuple[Any, ...] | None = None
+    """What the extremes are, in order, where a model made the set: its (prior, likelihood) pairs."""
 
     # --- what each kind of space supplies, as float64 tensors ------------------------------------------
 
@@ -100,16 +103,9 @@ class CredalSet(ABC):
         return self._extremes
 
     @property
-    def members(self) -> Any:
-        return None if self.origin is None else self.origin.members
-
-    @property
-    def floor(self) -> Any:
-        return None if self.origin is None else self._border.out(self.origin.floor())
-
-    @property
-    def noise(self) -> Any:
-        return self.floor
+    def noise(self) -> Array | None:
+        """The epistemic uncertainty (nats) that Monte Carlo noise alone would show, where a model made the set."""
+        return None if self._noise is None else self._noise()
 
     # --- envelopes (proposition "extrema_gen_lem": computed on the extremes, true for the hull) -----------
 
