@@ -14,9 +14,7 @@ from torch import Tensor
 from cbdl.credal._border import Array, ArrayLike, check_finite, float64
 from cbdl.credal.base import CredalSet
 from cbdl.credal.classes.categorical import CategoricalCredalSet
-from cbdl.credal.line.hdr import outside_excess
-from cbdl.credal.line.levels import crossings, evaluate, make_grid, profile
-from cbdl.credal.line.mixture import Extremes, Mixtures
+from cbdl.credal.line.survival import log_survival
 from cbdl.credal.line.sets import MixtureCredalSet, NormalCredalSet
 
 
@@ -29,28 +27,6 @@ def class_levels(P: Tensor) -> Tensor:
     ordered, order = P.sort(dim=-1, descending=True, stable=True)
     before = torch.cat([torch.zeros_like(ordered[..., :1]), ordered.cumsum(-1)[..., :-1]], -1)
     return torch.empty_like(P).scatter_(-1, order, before).amin(-2)
-
-
-def line_levels(sets: Extremes, y: Tensor) -> Tensor:
-    """(B,): the level of the outcome y (B,) of every set."""
-    found = torch.empty_like(y)
-    for rows in sets.chunks():
-        part = sets[rows]
-        each = part.each()
-        point = y[rows].repeat_interleave(part.m)
-        found[rows] = _content(each, point).view(-1, part.m).amin(-1)
-    return found
-
-
-def _content(mix: Mixtures, y: Tensor) -> Tensor:
-    """(B,): P(p(Y) > p(y)) under each mixture."""
-    grid = make_grid(mix)
-    shape = profile(mix, grid, evaluate(mix, grid))
-    owner = torch.arange(len(mix), device=y.device)
-    level = torch.minimum(mix.at(owner, y, torch.zeros_like(y))[0], shape.top)
-    ends = crossings(shape, level)
-    excess, _ = outside_excess(mix, ends, level, 0.5)
-    return (0.5 - excess).clamp(0, 1)
 
 
 def region_level(credal: CredalSet, y: ArrayLike) -> Array:
@@ -66,7 +42,7 @@ def region_level(credal: CredalSet, y: ArrayLike) -> Array:
         point = float64(y, "y")
         check_finite(point, "y")
         flat = point.expand(credal.batch_shape).reshape(-1)
-        return credal._border.out(line_levels(credal._flat(), flat).reshape(credal.batch_shape))
+        return credal._border.out((-torch.expm1(log_survival(credal._flat(), flat[:, None]))).reshape(credal.batch_shape))
     raise ValueError(f"region_level: {type(credal).__name__} has no union of regions with one level")
 
 

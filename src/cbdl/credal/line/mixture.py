@@ -175,6 +175,26 @@ def masses(
     return mass
 
 
+def log_masses(
+    loc: Tensor,
+    scale: Tensor,
+    weights: Tensor,
+    low_end: tuple[Tensor, Tensor],
+    high_end: tuple[Tensor, Tensor],
+) -> Tensor:
+    """The logarithm of `masses`, finite also where these underflow.
+
+    log(Phi(b) - Phi(a)) = log Phi(b) + log(1 - Phi(a) / Phi(b)), with both ends on the left of the location.
+    """
+    a = ((low_end[0] - loc) + low_end[1]) / scale
+    b = ((high_end[0] - loc) + high_end[1]) / scale
+    flip = a > 0
+    a, b = torch.where(flip, -b, a), torch.where(flip, -a, b)
+    high, low = torch.special.log_ndtr(b), torch.special.log_ndtr(a)
+    share = torch.log(-torch.expm1((low - high).clamp_max(-EPS)))
+    return torch.logsumexp(weights.log() + torch.where(b > a, high + share, -math.inf), -1)
+
+
 def solve(
     function: Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor, Tensor]],
     low: Tensor,
