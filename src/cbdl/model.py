@@ -27,6 +27,7 @@ from cbdl.engines.local import Method
 from cbdl.prediction import (
     DRAWS,
     MAX_MEMORY,
+    Draws,
     Form,
     Learned,
     Predictive,
@@ -165,10 +166,8 @@ class CBDL:
         def out(t: Tensor) -> Any:
             return t.numpy() if wants_numpy else t.to(device)
 
-        credal = found.credal_set(predictive, out)
-        credal.members = self._fitted().members
-        credal._noise = lambda: out(found.noise(predictive))
-        return credal
+        origin = Draws(self._fitted().members, found, predictive, torch.arange(len(found.draws)))
+        return found.credal_set(predictive, out).with_origin(origin)
 
     def predict_samples(self, X: Any, n: int = 100, *, seed: int = 0) -> Array:
         """Outcomes drawn as in the paper's appendix "post_pred_app": a parameter, then y. (rows, m, n, ...)."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -109,7 +109,7 @@ class Predictive:
         return wide.flatten(2), (scale.unsqueeze(-1) * s).flatten(2), (weight.unsqueeze(-1) * w).flatten(2)
 
     def at(self, rows: Tensor) -> Predictive:
-        """The rows where `rows` (bool) is true."""
+        """The rows at `rows`: a mask, or their numbers."""
         copies = self.copies[rows] if "probs" in self.numbers else self.copies
         numbers = {n: t[rows] for n, t in self.numbers.items()}
         return Predictive(numbers, copies, self.draws[rows], self.noises)
@@ -136,6 +136,24 @@ class Predictive:
         copied = {**wide, "weight": weight / weight.sum(-1, keepdim=True)}
         noises = (self.noises[j],) * replicas
         return Predictive(copied, self.copies, self.draws, noises).credal_set(form, lambda t: t)
+
+
+@dataclass(frozen=True)
+class Draws:
+    """The origin of a prediction: the members, and the draws behind the inputs `rows` (...,)."""
+
+    members: tuple[Member, ...]
+    predictive: Predictive
+    form: Form
+    rows: Tensor
+
+    def floor(self, credal: CredalSet) -> Tensor:
+        """(...,): the epistemic uncertainty (nats) that Monte Carlo noise alone would show."""
+        return self.predictive.at(self.rows.reshape(-1)).noise(self.form).reshape(self.rows.shape)
+
+    def at(self, index: tuple[Tensor, ...]) -> Draws:
+        """The origin of the sets at `index` of the batch."""
+        return replace(self, rows=self.rows[index])
 
 
 def moments(loc: Tensor, scale: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,8 +15,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from cbdl.credal._border import EPS as EPS
+
 LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
-EPS = torch.finfo(torch.float64).eps
 _DEEP = 1e-290
 """Below this, relative to the highest component, a density is close to underflow."""
 

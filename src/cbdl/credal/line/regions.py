@@ -33,6 +33,9 @@ from cbdl.credal.solvers.roots import descend, last_nonnegative
 
 METHODS = ("union", "lower-density", "minimal")
 
+SLACK = 32.0
+"""Units of rounding by which the region of a level is wider: log p and log P(outside) are good to a few of them."""
+
 
 @dataclass(frozen=True)
 class LineRegion:
@@ -80,6 +83,13 @@ class LineRegion:
         inside = self._inside(points.expand(*shape, points.shape[-1]), shape)
         inside = inside[..., 0] if single else inside
         return self._border.out(inside)
+
+    def hull(self) -> tuple[Array, Array]:
+        """(...,) twice: the ends of the smallest interval around the region."""
+        ends = self._exact.rounded()
+        lower = torch.where(torch.isnan(ends[..., 0]), math.inf, ends[..., 0]).amin(-1)
+        upper = torch.where(torch.isnan(ends[..., 1]), -math.inf, ends[..., 1]).amax(-1)
+        return self._border.out(lower.view(self._batch)), self._border.out(upper.view(self._batch))
 
     def _inside(self, y: Tensor, shape: torch.Size) -> Tensor:
         rows = torch.arange(math.prod(self._batch)).view(self._batch).expand(shape).reshape(-1)

@@ -23,7 +23,7 @@ def log_survival(sets: Extremes, y: Tensor) -> Tensor:
 
     >>> one = torch.tensor([[[0.0]]], dtype=torch.float64)
     >>> log_survival(Extremes(one, one + 1, one + 1), torch.tensor([[1.96, 40.0]], dtype=torch.float64))
-    tensor([[  -2.9957, -803.9155]], dtype=torch.float64)
+    tensor([[  -2.9958, -803.9153]], dtype=torch.float64)
     """
     if sets.loc.shape[-1] == 1:
         z = (y[:, :, None] - sets.loc[:, None, :, 0]) / sets.scale[:, None, :, 0]
