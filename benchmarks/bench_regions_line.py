@@ -51,11 +51,11 @@ def arviz_seconds(cs: MixtureCredalSet) -> tuple[float, float]:
 
 def exactness(cs: MixtureCredalSet) -> float:
     """The largest error of the mass of each extreme's own region, over all sets."""
-    from cbdl.credal.line.hdr import hdr, outside_excess
+    from cbdl.credal.line.hdr import hdr, log_outside
 
     mix = cs[:1000]._flat().each()
     level, ends = hdr(mix, ALPHA)
-    return float(outside_excess(mix, ends, level, ALPHA)[0].abs().max())
+    return float((log_outside(mix, ends, level)[0].exp() - ALPHA).abs().max())
 
 
 def hdr_row(what: str, cs: MixtureCredalSet) -> Row:

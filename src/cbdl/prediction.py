@@ -55,9 +55,7 @@ class Predictive:
     def credal_set(self, members: tuple[Member, ...], device: torch.device | None) -> CredalSet:
         """The convex hull of the members: tensors on `device`, or numpy arrays if that is None."""
         arrays = (t.numpy() if device is None else t.to(device) for t in self.numbers)
-        credal = self.kind(*arrays)
-        credal.origin = Origin(members, self)
-        return credal
+        return self.kind(*arrays).with_origin(Draws(members, self))
 
     def with_floor(self) -> Predictive:
         """The same with its floor known, and without what it was computed from."""
@@ -74,44 +72,22 @@ class Predictive:
         )
 
 
-class Origin:
-    """Where a prediction comes from: its members, and the Monte Carlo floor, computed when it is first asked for.
+class Draws:
+    """The origin of a prediction: its members, and the draws behind it until the floor is known."""
 
-    `places` (..., m') says for each set which members its extremes are, where these differ between sets.
-    """
+    def __init__(self, members: tuple[Member, ...], predictive: Predictive) -> None:
+        self.members, self._predictive = members, predictive
 
-    def __init__(
-        self, members: tuple[Any, ...], predictive: Predictive, places: Tensor | None = None
-    ) -> None:
-        self._members, self._predictive, self._places = members, predictive, places
-
-    @property
-    def members(self) -> tuple[Any, ...]:
-        """The members in the order of the extremes; after `reduce` of a batch, nested like the batch."""
-        return self._members if self._places is None else _named(self._members, self._places.tolist())
-
-    def floor(self) -> Tensor:
+    def floor(self, credal: CredalSet) -> Tensor:
         """(...,): the epistemic uncertainty (nats) that Monte Carlo noise alone would show; nan: unknown."""
         if self._predictive.floor is None:
             self._predictive = self._predictive.with_floor()  # the draws are no longer needed
         assert self._predictive.floor is not None
         return self._predictive.floor
 
-    def at(self, index: Any) -> Origin:
-        """The origin of the sets that `index` picks."""
-        places = None if self._places is None else self._places[index]
-        return Origin(self._members, self._predictive.at(index), places)
-
-    def only(self, extremes: Tensor) -> Origin:
-        """The origin after all but the extremes at the places (..., m') are left out."""
-        before = self._places
-        return Origin(
-            self._members, self._predictive, extremes if before is None else before.gather(-1, extremes)
-        )
-
-
-def _named(members: tuple[Any, ...], places: list[Any]) -> tuple[Any, ...]:
-    return tuple(_named(members, p) if isinstance(p, list) else members[p] for p in places)
+    def at(self, index: tuple[Tensor, ...]) -> Draws:
+        """The origin of the sets at `index` of the batch."""
+        return Draws(self.members, self._predictive.at(index))
 
 
 # --- from posteriors to numbers -----------------------------------------------------------------------------
@@ -212,6 +188,7 @@ def _joined(parts: Sequence[tuple[Tensor, Predictive]], rows: int) -> Predictive
     )
     floor = torch.zeros(rows, dtype=torch.float64)
     for at, part in parts:
+        assert part.floor is not None
         floor[at] = part.floor
         for i, (whole, own) in enumerate(zip(numbers, part.numbers, strict=True)):
             if last.kind is MixtureCredalSet:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from cbdl.credal.line.hdr import hdr, outside_excess
+from cbdl.credal.line.hdr import hdr, hdr_at, log_outside
 from cbdl.credal.line.intervals import Intervals, complement, covered, intersection, side_by_side, union
 from cbdl.credal.line.levels import crossings, evaluate, make_grid, profile
 from cbdl.credal.line.mixture import mixtures
@@ -92,7 +92,7 @@ def test_a_faint_narrow_or_far_mode_is_never_lost(weight, scale, far):
     level, found = hdr(mix, 0.05)
     near = [y for y in points(found) if abs(y - far) < 10 * scale]
     assert len(near) == 2
-    excess, _ = outside_excess(mix, found, level, 0.05)
+    excess = log_outside(mix, found, level)[0].exp() - 0.05
     assert abs(excess.item()) < 1e-14
 
 
@@ -214,13 +214,36 @@ def test_interval_algebra_is_that_of_point_sets(a, b):
     assert torch.equal(covered(side_by_side([A, A]), 2).rounded(), A.rounded())
 
 
+@pytest.mark.parametrize("log_alpha", [-1e-9, -0.5, -50.0, -804.0, -5e5, -1e12])
+def test_regions_exist_for_any_alpha_by_its_logarithm(log_alpha):
+    mpmath = pytest.importorskip("mpmath")
+    loc, scale, weights = [0.0, 9.0, 3.0], [1.0, 0.7, 2.0], [0.5, 0.3, 0.2]
+    level, found = hdr_at(mix_of(loc, scale, weights), torch.tensor([log_alpha], dtype=f64))
+    ends = [mpmath.mpf(h) + mpmath.mpf(lo) for h, lo in zip(found.high.tolist(), found.low.tolist(), strict=True)]
+    with mpmath.workdps(60):
+        whole = mpmath.fsum(w * _tails(mpmath, ends, m, s) for m, s, w in zip(loc, scale, weights, strict=True))
+        # Rounding of the ends moves log alpha by about eps times its size; at the mode {p >= (1 - 4 eps) max p} is
+        # 2 sqrt(8 eps) = 8e-8 scales wide.
+        tolerance = 1e-7 if log_alpha > -1e-3 else 1e-13
+        assert abs(mpmath.log(whole) - log_alpha) < tolerance * (1 + abs(log_alpha))
+
+
+def _tails(mpmath, ends, loc, scale):
+    """P(outside) of a Normal: the two half-lines, and the gaps between pairs of ends."""
+    z = [(e - loc) / scale for e in ends]
+    far = mpmath.sqrt(2)
+    outside = mpmath.erfc(-z[0] / far) + mpmath.erfc(z[-1] / far)
+    gaps = zip(z[1:-1:2], z[2:-1:2], strict=True)
+    return (outside + sum(mpmath.erfc(a / far) - mpmath.erfc(b / far) for a, b in gaps)) / 2
+
+
 @pytest.mark.parametrize("spacing", [0.9, 1.0, 1.2, 1.5])
 def test_the_ripples_of_a_comb_are_resolved(spacing):
     """Components on a comb make a plateau with ripples of 1e-9 and less, between which the level must fall."""
     K = 30
     mix = mix_of((spacing * np.arange(K)).tolist(), [1.0] * K, [1 / K] * K)
     level, found = hdr(mix, 0.5)
-    excess, _ = outside_excess(mix, found, level, 0.5)
+    excess = log_outside(mix, found, level)[0].exp() - 0.5
     assert -3e-5 < excess.item() < 1e-12
     np.testing.assert_allclose(mix.at(found.owner, found.high, found.low)[0], level.item(), atol=1e-13)
     assert len(found.high) > 20

@@ -2,7 +2,7 @@
 
 from cbdl.credal import across, capacity
 from cbdl.credal._optimum import Certified
-from cbdl.credal.base import CredalSet, Region, Uncertainty
+from cbdl.credal.base import CredalSet, Origin, Region, Uncertainty
 from cbdl.credal.classes.categorical import CategoricalCredalSet
 from cbdl.credal.content import region_level
 from cbdl.credal.entropy import reference_entropy
@@ -21,6 +21,7 @@ __all__ = [
     "HalfSpace",
     "MixtureCredalSet",
     "NormalCredalSet",
+    "Origin",
     "Region",
     "Uncertainty",
     "across",

@@ -20,6 +20,10 @@ Array: TypeAlias = npt.NDArray[np.generic] | Tensor
 ArrayLike: TypeAlias = npt.ArrayLike | Tensor
 
 
+EPS = torch.finfo(torch.float64).eps
+"""The spacing of float64 numbers at 1."""
+
+
 @dataclass(frozen=True)
 class Border:
     """Where answers go: back to numpy, or to torch on the user's device."""
@@ -114,6 +118,24 @@ def probability_tolerance(x: ArrayLike) -> float:
     return 1e-4 if is_single_precision(x) else 1e-6
 
 
+def extreme_weights(weights: ArrayLike | None, m: int, batch: torch.Size) -> Tensor:
+    """(..., m): weights of the m extremes of every set, given as (m,) or (..., m); equal ones for None."""
+    shape = (*batch, m)
+    if weights is None:
+        return torch.full(shape, 1 / m, dtype=torch.float64)
+    given = float64(weights, "weights")
+    try:
+        fits = np.broadcast_shapes(given.shape, shape) == shape and given.shape[-1:] == (m,)
+    except ValueError:
+        fits = False
+    if not fits:
+        wanted = f"({m},)" + (f" or broadcast to {shape}" if batch else "")
+        raise ValueError(
+            f"weights has shape {tuple(given.shape)}; it must be {wanted}, one for each of the {m} extremes"
+        )
+    return check_probabilities(given, "weights", probability_tolerance(weights)).expand(shape)
+
+
 def check_positive(x: Tensor, name: str, remedy: str) -> None:
     check_finite(x, name)
     if (x <= 0).any():
@@ -126,6 +148,30 @@ def check_alpha(alpha: float) -> float:
     if not 0 < alpha < 1:
         raise ValueError(f"alpha is {alpha:g}; it must lie strictly between 0 and 1 (0.05: a 95 % region)")
     return alpha
+
+
+def log_survival_of(level: ArrayLike | None, log_survival: ArrayLike | None, batch: torch.Size) -> Tensor:
+    """(...,): log(1 - level) for every set of the batch, from either of the two; -inf for a level of 1 or more."""
+    if (level is None) == (log_survival is None):
+        raise ValueError("give either level or log_survival, the logarithm of 1 - level")
+    if level is not None:
+        name, given = "level", float64(level, "level")
+        bad, remedy = ~(given >= 0), "it is a share, at least 0; from 1 on, the region is the whole space"
+        # A level is known to a few units of 1e-16, and no outcome that has it may be left out.
+        values = (1 - 4 * EPS - given).clamp_min(0).log()
+    else:
+        assert log_survival is not None
+        name, given = "log_survival", float64(log_survival, "log_survival")
+        bad, remedy, values = ~(given <= 0), "it is the logarithm of a share, at most 0", given
+    if bad.any():
+        at = first(bad)
+        raise ValueError(f"{place(name, at)} is {given[at].item():g}; {remedy}")
+    try:
+        return values.expand(batch)
+    except RuntimeError:
+        raise ValueError(
+            f"{name} has shape {tuple(given.shape)}; give one number, or one per set {tuple(batch)}"
+        ) from None
 
 
 def log_of_base(base: float | str | None, classes: int | None) -> float:

@@ -1,4 +1,4 @@
-"""What all credal sets share: envelopes, entropies, uncertainty, abstention (paper, sections 2.2 and 2.3).
+"""What a credal set is: the whole contract, and what all kinds share (paper, sections 2.2 and 2.3).
 
 A credal set here is the convex hull of m distributions P_1, ..., P_m (its extremes; remark "rem_fin_1").
 Each kind of space supplies a few primitives on the extremes; everything that follows from them for the
@@ -7,72 +7,78 @@ whole hull is derived here, once.
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol, overload
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from cbdl.credal._border import Array, ArrayLike, Border, float64, log_of_base
+from cbdl.credal import decide as rules
+from cbdl.credal._border import (
+    Array,
+    ArrayLike,
+    Border,
+    extreme_weights,
+    float64,
+    log_of_base,
+    log_survival_of,
+)
 from cbdl.credal._optimum import Certified, Optimum
+from cbdl.credal.answers import Region, Uncertainty
+from cbdl.credal.origin import Origin, Source
+
+if TYPE_CHECKING:
+    from cbdl.credal.euclidean.mixture import DiagonalMixture
+
+__all__ = [
+    "Average",
+    "Base",
+    "CredalSet",
+    "Distribution",
+    "Gamble",
+    "Origin",
+    "Region",
+    "Uncertainty",
+    "Utility",
+]
 
 Gamble = ArrayLike | Callable[[Any], Any]
 """A function on the outcomes: its values, or a callable."""
 
+Utility: TypeAlias = ArrayLike | Sequence[Gamble]
+"""The utility of A actions: one gamble each; on finitely many classes also a matrix (A, J)."""
+
 Base = float | Literal["classes"] | None
 """The unit of entropy: None for nats, a number (2 for bits), or "classes" (the maximum is 1)."""
 
+Distribution: TypeAlias = "ArrayLike | tuple[ArrayLike, ...] | CredalSet"
+"""One distribution per set: its parameters in the form of the kind of set, or a credal set with one extreme."""
 
-class Region(Protocol):
-    """A set of outcomes that the whole credal set agrees to cover."""
-
-    @property
-    def measure(self) -> Array: ...
-    @property
-    def lower_probability(self) -> Array: ...
-    @property
-    def upper_probability(self) -> Array: ...
-    def contains(self, y: ArrayLike) -> Array: ...
-
-
-@dataclass(frozen=True)
-class Uncertainty:
-    """Total uncertainty of a credal set and its split (section 2.3). All fields have the batch shape.
-
-    total:            upper entropy of the whole hull
-    aleatoric:        lower entropy (attained at an extreme, proposition "gen_entr_lem")
-    epistemic:        total - aleatoric, exact up to `gap` and `error`
-    epistemic_lower:  the paper's bracket: upper minus lower entropy of the extremes alone ...
-    epistemic_upper:  ... and the same plus log m
-    gap:              certificate: the true total lies in [total, total + gap]
-    error:            numerical error of the entropies themselves (see `Optimum.error`)
-    """
-
-    total: Array
-    aleatoric: Array
-    epistemic: Array
-    epistemic_lower: Array
-    epistemic_upper: Array
-    gap: Array
-    error: Array
+Average: TypeAlias = "Array | CredalSet | DiagonalMixture"
+"""A mixture of the extremes in the form of the kind of set; `CredalSet.point` is the same form for all."""
 
 
 class CredalSet(ABC):
     """The convex hull of finitely many distributions. Batch dimensions come first."""
 
     _border: Border
+    _parameters: tuple[Tensor, ...]
     _batch: torch.Size
     _extremes: int
     _classes: int | None = None
-    _noise: Callable[[], Array] | None = None
 
-    members: tuple[Any, ...] | None = None
-    """What the extremes are, in order, where a model made the set: its (prior, likelihood) pairs."""
+    _source: Source | None = None
 
     # --- what each kind of space supplies, as float64 tensors ------------------------------------------
+
+    def _hold(self, border: Border, *parameters: Tensor) -> None:
+        """Keep what determines the extremes, checked: float64 tensors (..., m, k) of one batch and one m."""
+        self._border, self._parameters = border, parameters
+        self._batch, self._extremes = parameters[0].shape[:-2], int(parameters[0].shape[-2])
 
     @abstractmethod
     def _probabilities(self, event: Any) -> Tensor:
@@ -83,12 +89,32 @@ class CredalSet(ABC):
         """(..., m): the expectation of `gamble` under each extreme."""
 
     @abstractmethod
+    def _means(self) -> Tensor:
+        """(..., m) or (..., m, d): the mean of each extreme."""
+
+    @abstractmethod
     def _entropies(self) -> tuple[Tensor, Tensor]:
         """(..., m) twice: the entropy of each extreme in nats, and the numerical error of it."""
 
     @abstractmethod
     def _upper_entropy(self) -> Optimum:
         """sup over the hull of the entropy, in nats, with its certificate."""
+
+    @abstractmethod
+    def _log_survival(self, y: ArrayLike) -> Tensor:
+        """max_j log P_j(outcomes that are at most as likely as y under P_j), at outcomes y as in `level`."""
+
+    @abstractmethod
+    def _region_at(self, log_survival: Tensor) -> Region:
+        """All outcomes whose `_log_survival` is at least that of their set (...,), and none lost to rounding."""
+
+    @abstractmethod
+    def _safest(self, rule: str, single: bool, seed: int) -> Tensor:
+        """What `decide` answers without utilities."""
+
+    @abstractmethod
+    def _extreme_mask(self) -> Tensor:
+        """(..., m) bool: which elements are not mixtures of the others; of equal ones, the first is."""
 
     # --- shape -----------------------------------------------------------------------------------------
 
@@ -102,10 +128,82 @@ class CredalSet(ABC):
         """m, the number of distributions that generate the set."""
         return self._extremes
 
+    def __len__(self) -> int:
+        """The number of sets along the first batch dimension."""
+        if not self._batch:
+            raise TypeError("this is a single set, without a batch: it has no length (see num_extremes)")
+        return self._batch[0]
+
+    def __bool__(self) -> bool:
+        return True  # a single set has no length to ask
+
+    def __iter__(self) -> Iterator[Self]:
+        """The sets along the first batch dimension."""
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, index: Any) -> Self:
+        """The sets at `index` of the batch, with their origin: `cs[3]`, `cs[:10]`, `cs[mask]`."""
+        if not self._batch:
+            raise IndexError(
+                "this is a single set, without a batch to index; see its parameters for the extremes"
+            )
+        index = tuple(_as_numpy(i) for i in index) if isinstance(index, tuple) else _as_numpy(index)
+        flat = np.arange(self._batch.numel()).reshape(self._batch)[index]
+        at = tuple(torch.from_numpy(np.asarray(i)) for i in np.unravel_index(flat, self._batch))
+        new = self._like(*(t[at] for t in self._parameters))
+        new._source = None if self._source is None else self._source.at(at)
+        return new
+
+    def _like(self, *parameters: Tensor) -> Self:
+        """Another set of the same kind and settings, whose parameters are known to be good, of no origin."""
+        new = copy.copy(self)
+        new._hold(self._border, *parameters)
+        new._source = None
+        return new
+
+    def _flattened(self) -> tuple[Tensor, ...]:
+        """The parameters as (B, m, k): one batch dimension."""
+        return tuple(t.reshape(-1, *t.shape[-2:]) for t in self._parameters)
+
+    def _batched(self, x: Tensor) -> Tensor:
+        """x (B, ...) in the shape of the batch."""
+        return x.reshape((*self._batch, *x.shape[1:]))
+
+    # --- origin ----------------------------------------------------------------------------------------
+
+    @property
+    def origin(self) -> Origin | None:
+        """Where the set comes from, if a model made it."""
+        return None if self._source is None else self._source.origin
+
+    def with_origin(self, origin: Origin) -> Self:
+        """The same set, coming from `origin`, whose members are its extremes in order."""
+        if len(origin.members) != self._extremes:
+            raise ValueError(f"origin has {len(origin.members)} members for {self._extremes} extremes")
+        new = self._like(*self._parameters)
+        new._source = Source(origin)
+        return new
+
+    @property
+    def members(self) -> tuple[Any, ...] | None:
+        """Who the extremes are, in order, where a model made the set: its (prior, likelihood) pairs.
+
+        After `reduce` of a batch its sets may have kept different ones: a tuple per set, nested like the batch.
+        """
+        return None if self._source is None else self._source.members
+
+    @property
+    def floor(self) -> Array | None:
+        """(...,): the epistemic uncertainty (nats) that Monte Carlo noise alone would show; nan where it is unknown.
+
+        None if no model made the set. Computed once; `reduce` does not change it.
+        """
+        return None if self._source is None else self._border.out(self._source.floor_of(self))
+
     @property
     def noise(self) -> Array | None:
-        """The epistemic uncertainty (nats) that Monte Carlo noise alone would show, where a model made the set."""
-        return None if self._noise is None else self._noise()
+        """Another name of `floor`."""
+        return self.floor
 
     # --- envelopes (proposition "extrema_gen_lem": computed on the extremes, true for the hull) -----------
 
@@ -124,6 +222,13 @@ class CredalSet(ABC):
     def upper_expectation(self, f: Gamble) -> Array:
         """sup over the hull of E[f]."""
         return self._border.out(self._expectations(f).amax(-1))
+
+    def mean(self) -> Array:
+        """The mean of each extreme: (..., m) on the line, (..., m, d) in R^d.
+
+        Class numbers have no mean; for classes it is that of the one-hot label, the probabilities (..., m, J).
+        """
+        return self._border.out(self._means())
 
     # --- entropy ---------------------------------------------------------------------------------------
 
@@ -147,6 +252,10 @@ class CredalSet(ABC):
         """
         optimum = self._upper_entropy().scaled(1 / self._unit(base))
         return optimum.out(self._border) if certificate else self._border.out(optimum.value)
+
+    @abstractmethod
+    def entropy_bounds(self, base: Base = None) -> tuple[Array, Array]:
+        """H(lower P) <= lower entropy, and upper entropy <= H(upper P). Paper: theorem "thm_rem_bounds_entropy"."""
 
     def uncertainty(self, base: Base = None) -> Uncertainty:
         """Total uncertainty split into aleatoric and epistemic, exact, with the paper's bracket beside it.
@@ -173,10 +282,155 @@ class CredalSet(ABC):
             error=out(error / unit),
         )
 
+    def generalized_hartley(self, base: Base = None) -> Array:
+        """sum_A m(A) log|A|, m the Moebius inverse of the lower probability; on finite spaces only."""
+        raise ValueError(
+            "the generalized Hartley measure needs finitely many outcomes; use the epistemic part of uncertainty()"
+        )
+
     def abstain(self, phi: ArrayLike) -> Array:
         """Whether the aleatoric uncertainty (lower entropy, nats) exceeds `phi`, so that no region should be
         given. Reference values: `cbdl.credal.reference_entropy`. Paper: appendix "alea_check"."""
         return self._border.out(self._entropies()[0].amin(-1) > float64(phi, "phi"))
 
+    # --- regions ---------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def region(self, alpha: float, method: str = "union") -> Region:
+        """Outcomes that every distribution of the set covers with probability 1 - alpha or more.
+
+        `method`: "union" of the extremes' highest density regions, "lower-density" or "minimal".
+        """
+
+    def level(self, y: ArrayLike) -> Array:
+        """(...,): the level at which the union region first holds the outcome y (...,); in R^d y is (..., d).
+
+        level(y) = min_j P_j(outcomes that are more likely than y under P_j), from 0 at a mode of an extreme to 1:
+        y lies in the union region of 1 - alpha exactly if level(y) < 1 - alpha. On the line and for classes also
+        several outcomes per set, (..., n).
+        """
+        return self._border.out(-torch.expm1(self._log_survival(y)))
+
+    def log_survival(self, y: ArrayLike) -> Array:
+        """(...,): log(1 - level(y)), to all its digits where the level rounds to 1: -804 at 40 standard deviations."""
+        return self._border.out(self._log_survival(y))
+
+    def region_at_level(
+        self, level: ArrayLike | None = None, *, log_survival: ArrayLike | None = None
+    ) -> Region:
+        """The union region of a level: all outcomes y with `level(y)` at most that, none of them lost to rounding.
+
+        `level` is a number or one per set (...,); from 1 on, the region is the whole space. Near 1 give log(1 - level)
+        as `log_survival` instead.
+        """
+        return self._region_at(log_survival_of(level, log_survival, self._batch).to(self._device))
+
+    # --- decisions -------------------------------------------------------------------------------------
+
+    def decide(
+        self, rule: str = "maximin", utility: Utility | None = None, single: bool = False, seed: int = 0
+    ) -> Array:
+        """The safest outcome, argmax_y min_j p_j(y) (the paper's modified Step 6), or the actions that a rule keeps.
+
+        - Without `utility`, on the line: (..., R) all maximisers, padded with nan; in R^d: (..., d). Only for the rule
+          "maximin". Classes: the actions are the classes and the utility is 1 if right, (..., J) bool.
+        - With `utility`, one function of the outcome per action (for classes also a matrix (A, J)): (..., A) bool, all
+          optimal actions under "gamma-maximin", "gamma-maximax", "maximality", "e-admissible", "interval-dominance".
+
+        With `single`, (...,) one of them at random (`seed`).
+        """
+        if utility is None:
+            return self._border.out(self._safest(rule, single, seed))
+        mask = self._actions(rule, utility)
+        return self._border.out(self._batched(rules.choose(mask, seed) if single else mask))
+
+    def _actions(self, rule: str, utility: Utility) -> Tensor:
+        """(B, A) bool: the actions that the rule keeps."""
+        if not isinstance(utility, Sequence | np.ndarray | Tensor):
+            raise ValueError(f"utility is {type(utility).__name__}; give a list of functions, one per action")
+        if len(utility) == 0:
+            raise ValueError("utility is empty; give one function of the outcome per action")
+        expected = torch.stack([self._expectations(f) for f in utility], -2)
+        return rules.decide(expected.reshape(-1, *expected.shape[-2:]), rule)
+
+    # --- the hull --------------------------------------------------------------------------------------
+
+    def extremes(self) -> Array:
+        """(..., m) bool: which elements are not mixtures of the others; of equal ones, the first is."""
+        return self._border.out(self._extreme_mask())
+
+    def reduce(self) -> Self:
+        """The same hull from extreme elements only, of the same origin.
+
+        In a batch the sets may need different numbers of them: m becomes the largest, and sets with fewer
+        repeat their first one.
+        """
+        mask = self._extreme_mask()
+        keep = (~mask).to(torch.uint8).argsort(dim=-1, stable=True)[..., : int(mask.sum(-1).max())]
+        keep = torch.where(mask.gather(-1, keep), keep, keep[..., :1])
+        wide = (keep.unsqueeze(-1).expand(*keep.shape, t.shape[-1]) for t in self._parameters)
+        new = self._like(*(t.gather(-2, at) for t, at in zip(self._parameters, wide, strict=True)))
+        new._source = None if self._source is None else self._source.only(keep, self)
+        return new
+
+    @abstractmethod
+    def contains(self, p: Distribution) -> Array:
+        """(...,) bool: whether p is a mixture of the extremes."""
+
+    @overload
+    @abstractmethod
+    def distance(
+        self,
+        p: Distribution,
+        kind: str = "kl",
+        *,
+        order: float | None = None,
+        certificate: Literal[False] = False,
+    ) -> Array: ...
+    @overload
+    @abstractmethod
+    def distance(
+        self, p: Distribution, kind: str = "kl", *, order: float | None = None, certificate: Literal[True]
+    ) -> Certified: ...
+    @abstractmethod
+    def distance(
+        self, p: Distribution, kind: str = "kl", *, order: float | None = None, certificate: bool = False
+    ) -> Array | Certified:
+        """inf over the hull of the distance to p. Paper: proposition "dist_lemma".
+
+        `order` is for "renyi". With `certificate`, the value with its gap and the weights of the nearest mixture.
+        """
+
+    # --- one distribution instead of many --------------------------------------------------------------
+
+    @abstractmethod
+    def point(self, weights: ArrayLike | None = None) -> CredalSet:
+        """The credal set whose only extreme is sum_j w_j P_j; equal weights if none are given.
+
+        `weights` (m,) or (..., m) sum to 1. The same as `average` and `center`, as a set for all kinds of set.
+        """
+
+    @abstractmethod
+    def average(self, weights: ArrayLike) -> Average:
+        """sum_j w_j P_j, Bayesian model averaging; `weights` (m,) or (..., m) sum to 1."""
+
+    @abstractmethod
+    def center(self) -> Average:
+        """The centre of gravity of the extremes."""
+
+    # --- arguments -------------------------------------------------------------------------------------
+
+    def _weights(self, weights: ArrayLike | None) -> Tensor:
+        """(..., m): weights of the extremes, checked; equal ones for None."""
+        return extreme_weights(weights, self._extremes, self._batch).to(self._device)
+
+    @property
+    def _device(self) -> torch.device:
+        return self._parameters[0].device
+
     def _unit(self, base: Base) -> float:
         return log_of_base(base, self._classes)
+
+
+def _as_numpy(index: Any) -> Any:
+    return index.detach().cpu().numpy() if isinstance(index, Tensor) else index

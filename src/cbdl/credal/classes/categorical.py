@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, overload
+from collections.abc import Sequence
+from typing import Any, Literal, cast, overload
 
 import numpy as np
 import torch
@@ -13,7 +14,6 @@ from cbdl.credal._batch import in_chunks
 from cbdl.credal._border import (
     Array,
     ArrayLike,
-    Border,
     border_of,
     check_finite,
     check_probabilities,
@@ -23,10 +23,10 @@ from cbdl.credal._border import (
     probability_tolerance,
 )
 from cbdl.credal._optimum import Certified, Optimum
-from cbdl.credal.base import Base, CredalSet, Gamble
+from cbdl.credal.base import Base, CredalSet, Distribution, Gamble, Utility
 from cbdl.credal.classes import hartley, hull, regions
 from cbdl.credal.classes.distance import distance
-from cbdl.credal.classes.events import broadcast, class_event, class_gamble
+from cbdl.credal.classes.events import class_event, class_gamble
 from cbdl.credal.classes.regions import ClassRegion
 from cbdl.credal.entropy import (
     AveragedUncertainty,
@@ -63,17 +63,12 @@ class CategoricalCredalSet(CredalSet):
         values = float64(probs, "probs")
         check_shape(values, "probs", "m J")
         P = check_probabilities(values, "probs", probability_tolerance(probs), of="distribution")
-        self._set(P, border_of(probs), single=is_single_precision(probs))
+        self._hold(border_of(probs), P)
+        self._single, self._classes = is_single_precision(probs), P.shape[-1]
 
-    def _set(self, P: Tensor, border: Border, *, single: bool) -> None:
-        self._P, self._border, self._single = P, border, single
-        self._batch, (self._extremes, self._classes) = P.shape[:-2], P.shape[-2:]
-
-    def _like(self, P: Tensor) -> CategoricalCredalSet:
-        """Another set of vectors that are known to be good."""
-        new = object.__new__(CategoricalCredalSet)
-        new._set(P, self._border, single=self._single)
-        return new
+    @property
+    def _P(self) -> Tensor:
+        return self._parameters[0]
 
     @property
     def probs(self) -> Array:
@@ -91,18 +86,10 @@ class CategoricalCredalSet(CredalSet):
             f"num_classes={self.num_classes})"
         )
 
-    def __getitem__(self, index: Any) -> CategoricalCredalSet:
-        """The sets at `index` of the batch: `cs[3]`, `cs[:10]`, `cs[mask]`."""
-        if not self._batch:
-            raise IndexError("this is a single set, without a batch to index; its extremes are in .probs")
-        index = tuple(_as_numpy(i) for i in index) if isinstance(index, tuple) else _as_numpy(index)
-        chosen = torch.as_tensor(np.arange(self._batch.numel()).reshape(self._batch)[index])
-        return self._like(self._flat()[chosen.to(self._P.device)])
-
     # --- primitives on the extremes --------------------------------------------------------------------
 
     def _flat(self) -> Tensor:
-        return self._P.reshape(-1, self.num_extremes, self.num_classes)
+        return self._flattened()[0]
 
     def _tolerance(self, double: float) -> float:
         """Below this, numbers are equal: what the user's precision allows."""
@@ -116,6 +103,9 @@ class CategoricalCredalSet(CredalSet):
     def _expectations(self, gamble: Gamble) -> Tensor:
         values = class_gamble(gamble, self.num_classes, self._batch, self._border)
         return (self._P @ values.to(self._P).unsqueeze(-1)).squeeze(-1)
+
+    def _means(self) -> Tensor:
+        return self._P
 
     def _entropies(self) -> tuple[Tensor, Tensor]:
         m, J = self.num_extremes, self.num_classes
@@ -174,7 +164,15 @@ class CategoricalCredalSet(CredalSet):
 
     def average(self, weights: ArrayLike) -> Array:
         """(..., J): sum_j w_j P_j, Bayesian model averaging; `weights` (m,) or (..., m) sum to 1."""
-        return self._border.out((self._weights(weights).unsqueeze(-2) @ self._P).squeeze(-2))
+        return self._border.out(self._mixture(weights)[..., 0, :])
+
+    def point(self, weights: ArrayLike | None = None) -> CategoricalCredalSet:
+        """The set whose only extreme is sum_j w_j P_j; equal weights if none are given."""
+        return self._like(self._mixture(weights))
+
+    def _mixture(self, weights: ArrayLike | None) -> Tensor:
+        """(..., 1, J)"""
+        return self._weights(weights).unsqueeze(-2) @ self._P
 
     # --- regions and decisions -------------------------------------------------------------------------
 
@@ -193,15 +191,23 @@ class CategoricalCredalSet(CredalSet):
             tolerance=self._tolerance(regions.ROUNDING),
         )
 
-    def decide(
-        self, rule: str = "maximin", utility: ArrayLike | None = None, single: bool = False, seed: int = 0
-    ) -> Array:
-        """(..., A) bool: all optimal actions; with `single`, (...,) one of them at random (`seed`).
+    def _log_survival(self, y: ArrayLike) -> Tensor:
+        labels, several = regions.labels_of(y, self.num_classes, self._batch)
+        logs = regions.log_survival(self._P).gather(-1, labels.to(self._device))
+        return logs if several else logs.squeeze(-1)
 
-        `utility` (A, J) is the utility of action a if class y is true; by default the actions are the classes
-        and the utility is 1 if right. "maximin" is then the paper's modified Step 6, argmax_y min_k p_k(y).
-        Others: "maximality", "e-admissible", "interval-dominance", "gamma-maximin", "gamma-maximax".
-        """
+    def _region_at(self, log_survival: Tensor) -> ClassRegion:
+        # The sums of probabilities that are compared are equal where they differ by rounding only.
+        least = log_survival - self._tolerance(regions.ROUNDING)
+        mask = regions.log_survival(self._P) >= least.unsqueeze(-1)
+        return regions.region_from_mask(self._P, mask, self._border)
+
+    def _safest(self, rule: str, single: bool, seed: int) -> Tensor:
+        mask = self._actions(rule)
+        return self._batched(decide.choose(mask, seed) if single else mask)
+
+    def _actions(self, rule: str, utility: Utility | None = None) -> Tensor:
+        """(B, A) bool: the actions that the rule keeps; by default the classes, with utility 1 if right."""
         U = None if utility is None else self._utility(utility)
         A = self.num_classes if U is None else U.shape[0]
 
@@ -210,29 +216,18 @@ class CategoricalCredalSet(CredalSet):
             return (decide.decide(expected, rule, tolerance=self._tolerance(decide.ROUNDING)),)
 
         (mask,) = in_chunks(part, self._flat(), per_set=32 * A * self.num_extremes)
-        return self._border.out(self._batched(decide.choose(mask, seed) if single else mask))
+        return mask
 
     # --- the hull --------------------------------------------------------------------------------------
 
-    def extremes(self) -> Array:
-        """(..., m) bool: which elements are not mixtures of the others; of equal ones, the first is."""
-        return self._border.out(self._batched(self._extreme_mask()))
+    def _extreme_mask(self) -> Tensor:
+        return self._batched(hull.extreme_mask(self._flat(), self._tolerance(hull.TOLERANCE)))
 
-    def reduce(self) -> CategoricalCredalSet:
-        """The same hull from extreme elements only.
+    def contains(self, p: Distribution) -> Array:
+        """Whether `p` (J,) or (..., J), or a set with one extreme, is a mixture of the extremes.
 
-        In a batch the sets may need different numbers of them: m becomes the largest, and sets with fewer
-        repeat their first one.
+        Paper: remark "rem_fin_1".
         """
-        mask = self._extreme_mask()
-        first_extremes = (~mask).to(torch.uint8).argsort(dim=-1, stable=True)
-        keep = first_extremes[:, : int(mask.sum(-1).max())]
-        keep = torch.where(mask.gather(-1, keep), keep, keep[:, :1])
-        P = self._flat().gather(1, keep.unsqueeze(-1).expand(-1, -1, self.num_classes))
-        return self._like(self._batched(P))
-
-    def contains(self, p: ArrayLike) -> Array:
-        """Whether `p` (J,) or (..., J) is a mixture of the extremes. Paper: remark "rem_fin_1"."""
         P, target, shape = self._against(p)
         inside = hull.contains(P, target, self._tolerance(hull.TOLERANCE))
         return self._border.out(inside.reshape(shape))
@@ -240,7 +235,7 @@ class CategoricalCredalSet(CredalSet):
     @overload
     def distance(
         self,
-        p: ArrayLike,
+        p: Distribution,
         kind: str = "kl",
         *,
         order: float | None = None,
@@ -250,7 +245,7 @@ class CategoricalCredalSet(CredalSet):
     @overload
     def distance(
         self,
-        p: ArrayLike,
+        p: Distribution,
         kind: str = "kl",
         *,
         order: float | None = None,
@@ -259,14 +254,14 @@ class CategoricalCredalSet(CredalSet):
     ) -> Certified: ...
     def distance(
         self,
-        p: ArrayLike,
+        p: Distribution,
         kind: str = "kl",
         *,
         order: float | None = None,
         cost: ArrayLike | Literal["index"] | None = None,
         certificate: bool = False,
     ) -> Array | Certified:
-        """inf over the hull of the distance to `p` (J,) or (..., J); kinds: see `cbdl.credal.classes.distance`.
+        """inf over the hull of the distance to `p` (see `contains`); kinds: see `cbdl.credal.classes.distance`.
 
         `order` is for "renyi", `cost` for the Wasserstein distances: (J, J), or "index" for ``|i - j|``. With
         `certificate`, the value with its gap and the weights of the nearest mixture.
@@ -277,21 +272,11 @@ class CategoricalCredalSet(CredalSet):
 
     # --- arguments of the methods above ----------------------------------------------------------------
 
-    def _batched(self, x: Tensor) -> Tensor:
-        return x.reshape((*self._batch, *x.shape[1:]))
-
-    def _extreme_mask(self) -> Tensor:
-        return hull.extreme_mask(self._flat(), self._tolerance(hull.TOLERANCE))
-
-    def _weights(self, weights: ArrayLike | None) -> Tensor:
-        m = self.num_extremes
-        if weights is None:
-            return torch.full((m,), 1 / m, dtype=self._P.dtype, device=self._P.device)
-        values = broadcast(float64(weights, "weights"), "weights", m, self._batch)
-        return check_probabilities(values, "weights", probability_tolerance(weights)).to(self._P.device)
-
-    def _utility(self, utility: ArrayLike) -> Tensor:
-        U = float64(utility, "utility")
+    def _utility(self, utility: Utility) -> Tensor:
+        if isinstance(utility, Sequence) and any(callable(f) for f in utility):
+            each = [class_gamble(f, self.num_classes, torch.Size(), self._border) for f in utility]
+            return torch.stack([f.expand(self.num_classes) for f in each]).to(self._device)
+        U = float64(cast(ArrayLike, utility), "utility")
         if U.ndim != 2 or U.shape[-1] != self.num_classes or not U.shape[0]:
             raise ValueError(
                 f"utility has shape {tuple(U.shape)}; it must be (A, {self.num_classes}), a row an action"
@@ -312,9 +297,10 @@ class CategoricalCredalSet(CredalSet):
         check_finite(C, "cost")
         return C.to(self._P.device)
 
-    def _against(self, p: ArrayLike) -> tuple[Tensor, Tensor, torch.Size]:
+    def _against(self, p: Distribution) -> tuple[Tensor, Tensor, torch.Size]:
         """Sets (n, m, J) and distributions (n, J) in pairs, and the shape of the answer."""
-        target, J = float64(p, "p"), self.num_classes
+        p, J = self._distribution(p), self.num_classes
+        target = float64(p, "p")
         try:
             shape = torch.Size(np.broadcast_shapes(self._batch, target.shape[:-1]))
         except ValueError:
@@ -325,6 +311,11 @@ class CategoricalCredalSet(CredalSet):
         P = self._P.expand(*shape, self.num_extremes, J).reshape(-1, self.num_extremes, J)
         return P, target.expand(*shape, J).reshape(-1, J), shape
 
-
-def _as_numpy(index: Any) -> Any:
-    return index.detach().cpu().numpy() if isinstance(index, Tensor) else index
+    def _distribution(self, p: Distribution) -> ArrayLike:
+        if not isinstance(p, CredalSet):
+            return cast(ArrayLike, p)
+        if not isinstance(p, CategoricalCredalSet) or p.num_extremes != 1:
+            raise ValueError(
+                f"p is {p!r}; give a vector of probabilities, or a set of classes with one extreme"
+            )
+        return p._P[..., 0, :]

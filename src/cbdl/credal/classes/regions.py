@@ -55,20 +55,29 @@ class ClassRegion:
 
     def contains(self, y: ArrayLike) -> Array:
         """Whether the labels `y` belong: (...,) one label a set, or (..., n) several labels a set."""
-        labels = _labels(y, self._mask.shape[-1]).to(self._mask.device)
-        batch = self._mask.shape[:-1]
-        several = labels.ndim == len(batch) + 1
-        labels = labels if several else labels.unsqueeze(-1)
-        try:
-            labels = labels.expand(*batch, labels.shape[-1])
-        except RuntimeError:
-            shape = tuple(labels.shape if several else labels.shape[:-1])
-            raise ValueError(
-                f"y has shape {shape}, the batch of sets {tuple(batch)}; give one label a set (...,) or "
-                "several (..., n)"
-            ) from None
-        inside = self._mask.gather(-1, labels)
+        labels, several = labels_of(y, self._mask.shape[-1], self._mask.shape[:-1])
+        inside = self._mask.gather(-1, labels.to(self._mask.device))
         return self._border.out(inside if several else inside.squeeze(-1))
+
+    def hull(self) -> tuple[Array, Array]:
+        """(...,) twice: the first and the last class of the region, where the order of classes means something."""
+        mask, last = self._mask.to(torch.uint8), self._mask.shape[-1] - 1
+        return self._border.out(mask.argmax(-1)), self._border.out(last - mask.flip(-1).argmax(-1))
+
+
+def labels_of(y: ArrayLike, classes: int, batch: torch.Size) -> tuple[Tensor, bool]:
+    """Labels (..., n) for every set of the batch, from y (...,) or (..., n), and whether the n was given."""
+    labels = _labels(y, classes)
+    several = labels.ndim == len(batch) + 1
+    labels = labels if several else labels.unsqueeze(-1)
+    try:
+        return labels.expand(*batch, labels.shape[-1]), several
+    except RuntimeError:
+        shape = tuple(labels.shape if several else labels.shape[:-1])
+        raise ValueError(
+            f"y has shape {shape}, the batch of sets {tuple(batch)}; give one label a set (...,) or "
+            "several (..., n)"
+        ) from None
 
 
 def _labels(y: ArrayLike, classes: int) -> Tensor:
@@ -80,6 +89,23 @@ def _labels(y: ArrayLike, classes: int) -> Tensor:
             f"y{list(at)} is {values[at].item():g}; labels are whole numbers from 0 to {classes - 1}"
         )
     return values.long()
+
+
+def log_survival(P: Tensor) -> Tensor:
+    """(..., J): log of max_j P_j(classes at most as likely as y) for every class y; ties by class index.
+
+    1 minus that is the level at which the union of credible sets first holds y.
+
+    >>> P = torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.6, 0.3]], dtype=torch.float64)
+    >>> log_survival(P).exp()
+    tensor([1.0000, 1.0000, 0.4000], dtype=torch.float64)
+    """
+    ordered, order = P.sort(dim=-1, descending=True, stable=True)
+    before = torch.cat([torch.zeros_like(ordered[..., :1]), ordered.cumsum(-1)[..., :-1]], -1)
+    # Either sum is of small numbers where it is used: nearly nothing before, or nearly nothing left.
+    left = ordered.flip(-1).cumsum(-1).flip(-1)
+    logs = torch.where(before < 0.5, torch.log1p(-before), left.log())
+    return torch.empty_like(P).scatter_(-1, order, logs).amax(-2)
 
 
 def region_from_mask(P: Tensor, mask: Tensor, border: Border, gap: Tensor | None = None) -> ClassRegion:

@@ -48,15 +48,15 @@ def _proportion(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def union_coverage(
-    loc: Tensor, scale: Tensor, radius: float, alpha: float, samples: int, seed: int
+    loc: Tensor, scale: Tensor, radius: Tensor, alpha: Tensor, samples: int, seed: int
 ) -> tuple[Tensor, Tensor]:
-    """The same for the union of {Q_k <= radius}: the own ellipsoid has 1 - alpha exactly, only the rest is
-    simulated.
+    """The same for the union of {Q_k <= radius}, radius and alpha (b,): the own ellipsoid has 1 - alpha exactly,
+    only the rest is simulated.
     """
     z = normal_nodes(loc.shape[-1], samples, seed, loc.device).flatten(0, 1)
-    more = (own_distances(z, loc, scale) <= radius).any(2) & (z.square().sum(-1) > radius)
-    rest, error = _proportion(more.to(loc.dtype))
-    return (1 - alpha + rest).clamp(max=1.0), error
+    near = (own_distances(z, loc, scale) <= radius[:, None, None, None]).any(2)
+    rest, error = _proportion((near & (z.square().sum(-1) > radius[:, None, None])).to(loc.dtype))
+    return (1 - alpha[:, None] + rest).clamp(max=1.0), error
 
 
 def volume(

@@ -21,9 +21,19 @@ from scipy import stats
 from torch import Tensor
 
 from cbdl.credal._batch import in_chunks
-from cbdl.credal._border import Array, ArrayLike, Border, border_of, check_alpha, first, float64
+from cbdl.credal._border import (
+    EPS,
+    Array,
+    ArrayLike,
+    Border,
+    border_of,
+    check_alpha,
+    first,
+    float64,
+)
 from cbdl.credal.euclidean import diagonal, ellipsoids
 from cbdl.credal.euclidean.montecarlo import normal_nodes, own_distances
+from cbdl.credal.euclidean.survival import squared_radius
 
 METHODS = ("union", "box", "lower-density", "minimal")
 
@@ -52,6 +62,12 @@ class EuclideanRegion:
         point = self._point(y)
         return border_of(y, self.measure).out(self._inside(point))
 
+    def hull(self) -> tuple[Array, Array]:
+        """(..., d) twice: the smallest box around the region; known for "box" and for "union"."""
+        raise ValueError(
+            f'the smallest box around a {type(self).__name__} is not known; it is for the methods "box" and "union"'
+        )
+
     def _point(self, y: ArrayLike) -> Tensor:
         point, d = float64(y, "y"), self._dimension()
         if point.ndim == 0 or point.shape[-1] != d:
@@ -69,17 +85,28 @@ class EuclideanRegion:
 
 @dataclass(frozen=True)
 class Ellipsoids(EuclideanRegion):
-    """The union of {y : sum_i ((y_i - loc_ji) / scale_ji)^2 <= radius}; loc, scale (..., m, d)."""
+    """The union of {y : sum_i ((y_i - loc_ji) / scale_ji)^2 <= radius}; loc, scale (..., m, d).
+
+    radius: one number for all sets, or (...,) one per set
+    """
 
     loc: Array
     scale: Array
-    radius: float
+    radius: float | Array
 
     def _dimension(self) -> int:
         return self.loc.shape[-1]
 
     def _inside(self, y: Tensor) -> Tensor:
-        return (_squared(y, self.loc, self.scale) <= self.radius).any(-1)
+        return (_squared(y, self.loc, self.scale) <= float64(self.radius, "radius")[..., None]).any(-1)
+
+    def hull(self) -> tuple[Array, Array]:
+        """(..., d) twice: the smallest box around the ellipsoids."""
+        loc, scale = float64(self.loc, "loc"), float64(self.scale, "scale")
+        # A little further, so that no point that rounds to the edge lies outside.
+        reach = scale * (float64(self.radius, "radius").sqrt() * (1 + 8 * EPS))[..., None, None]
+        out = border_of(self.loc).out
+        return out((loc - reach).amin(-2)), out((loc + reach).amax(-2))
 
 
 @dataclass(frozen=True)
@@ -98,6 +125,10 @@ class BoxRegion(EuclideanRegion):
     def _inside(self, y: Tensor) -> Tensor:
         lower, upper = float64(self.lower, "lower"), float64(self.upper, "upper")
         return ((y >= lower) & (y <= upper)).all(-1)
+
+    def hull(self) -> tuple[Array, Array]:
+        """(..., d) twice: the box itself."""
+        return self.lower, self.upper
 
 
 @dataclass(frozen=True)
@@ -180,6 +211,27 @@ def euclidean_region(
     return MinimalRegion(a, b, c, lower, upper, error, *shape, rest[0], rest[1])
 
 
+def union_at(
+    loc: Tensor, scale: Tensor, log_survival: Tensor, *, samples: int, seed: int, border: Border
+) -> Ellipsoids:
+    """The union of ellipsoids outside of which each extreme has exp(log_survival), (...,) one per set."""
+    batch, (m, d) = loc.shape[:-2], loc.shape[-2:]
+    radius = squared_radius(log_survival.reshape(-1), d)
+    whole = torch.isinf(radius)
+    flat = loc.reshape(-1, m, d), scale.reshape(-1, m, d), log_survival.reshape(-1).exp()
+    found = in_chunks(
+        lambda a, s, share, r: _union(a, s, share, r, samples, seed),
+        *flat,
+        torch.where(whole, 1.0, radius),
+        per_set=8 * m * m * max(samples, 16) * 8,
+    )
+    everything = (math.inf, math.inf, 0.0, 1.0, 1.0, 0.0)  # the fields of a region that is the whole space
+    fields = (torch.where(whole, value, x) for value, x in zip(everything, found, strict=True))
+    size, log_size, size_error, lower, upper, error = (border.out(x.reshape(batch)) for x in fields)
+    shape = border.out(loc), border.out(scale), border.out(radius.reshape(batch))
+    return Ellipsoids(size, log_size, size_error, lower, upper, error, *shape)
+
+
 def _same(loc: Tensor, scale: Tensor) -> Tensor:
     """(b,): whether all extremes are one; then every ellipsoid method gives its highest density region
     exactly.
@@ -190,8 +242,8 @@ def _same(loc: Tensor, scale: Tensor) -> Tensor:
 def _facts(
     same: Tensor,
     scale: Tensor,
-    alpha: float,
-    radius: float,
+    alpha: float | Tensor,
+    radius: float | Tensor,
     cover: tuple[Tensor, Tensor],
     size: tuple[Tensor, ...],
 ) -> tuple[Tensor, ...]:
@@ -201,7 +253,7 @@ def _facts(
     upper, high = probability.max(-1)
     spread = torch.maximum(error.gather(1, low[:, None]), error.gather(1, high[:, None]))[:, 0]
     log_measure, measure, measure_error = size
-    exact = ellipsoids.log_volume(scale[:, 0], torch.full_like(lower, radius))
+    exact = ellipsoids.log_volume(scale[:, 0], torch.zeros_like(lower) + radius)
     log_measure = torch.where(same, exact, log_measure)
     return (
         torch.where(same, exact.exp(), measure),
@@ -214,16 +266,19 @@ def _facts(
 
 
 def _union(
-    loc: Tensor, scale: Tensor, alpha: float, radius: float, samples: int, seed: int
+    loc: Tensor, scale: Tensor, alpha: float | Tensor, radius: float | Tensor, samples: int, seed: int
 ) -> tuple[Tensor, ...]:
+    """The six common fields; alpha and radius are numbers or (b,)."""
     same = _same(loc, scale)
+    alpha, radius = (x + torch.zeros_like(loc[:, 0, 0]) for x in (alpha, radius))
     cover = ellipsoids.union_coverage(loc, scale, radius, alpha, samples, 2 * seed + 1)
-    reach = torch.full_like(loc[..., 0], radius)
+    reach = radius[:, None].expand(loc.shape[:2])
     log_measure, measure, error = ellipsoids.volume(
         loc, scale, loc, scale, reach, None, samples, 2 * seed + 1
     )
     # Ellipsoids whose boxes are apart in some coordinate are disjoint: the sum of the volumes is exact.
-    apart = (loc[:, :, None] - loc[:, None]).abs() > radius**0.5 * (scale[:, :, None] + scale[:, None])
+    wide = radius.sqrt()[:, None, None, None] * (scale[:, :, None] + scale[:, None])
+    apart = (loc[:, :, None] - loc[:, None]).abs() > wide
     alone = torch.eye(loc.shape[1], dtype=torch.bool, device=loc.device)
     disjoint = (apart.any(-1) | alone).all(-1).all(-1)
     error = torch.where(disjoint, 0.0, error)

@@ -7,39 +7,31 @@ batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from cbdl.credal import decide as rules
 from cbdl.credal._border import (
     Array,
     ArrayLike,
     border_of,
     check_finite,
     check_positive,
-    check_probabilities,
     float64,
-    probability_tolerance,
 )
 from cbdl.credal._optimum import Certified, Optimum
-from cbdl.credal.base import Base, CredalSet, Gamble
+from cbdl.credal.base import Base, CredalSet, Distribution, Gamble, Utility
 from cbdl.credal.classes.distance import check_kind
 from cbdl.credal.euclidean import diagonal, distance
 from cbdl.credal.euclidean.events import Bounds, bounds, event_probabilities, expectations
-from cbdl.credal.euclidean.maximin import MaximinPoint, maximin
+from cbdl.credal.euclidean.maximin import Maximin, MaximinPoint, maximin
 from cbdl.credal.euclidean.mixture import DiagonalMixture
 from cbdl.credal.euclidean.montecarlo import Nodes, entropy_bounds, maximise_information, until
-from cbdl.credal.euclidean.regions import EuclideanRegion, euclidean_region
+from cbdl.credal.euclidean.regions import Ellipsoids, EuclideanRegion, euclidean_region, union_at
+from cbdl.credal.euclidean.survival import log_survival
 from cbdl.credal.line.sets import NormalCredalSet
-
-Pair = tuple[ArrayLike, ArrayLike]
-"""One diagonal Normal: (loc, scale), each (..., d)."""
-
-Method = Literal["union", "box", "lower-density", "minimal"]
 
 
 class DiagonalNormalCredalSet(CredalSet):
@@ -69,7 +61,6 @@ class DiagonalNormalCredalSet(CredalSet):
         seed: int = 0,
         tolerance: float | None = None,
     ) -> None:
-        self._border = border_of(loc, scale)
         mu, s = float64(loc, "loc"), float64(scale, "scale")
         check_finite(mu, "loc")
         check_positive(s, "scale", "give standard deviations, not log-scales or variances")
@@ -90,11 +81,22 @@ class DiagonalNormalCredalSet(CredalSet):
             raise ValueError(f"samples is {samples}; give a positive whole number of draws of each extreme")
         if tolerance is not None and not tolerance > 0:
             raise ValueError(f"tolerance is {tolerance}; give a positive standard error to reach, or None")
-        self._loc, self._scale = mu.contiguous(), s.contiguous()
-        self._batch, self._extremes, self._d = mu.shape[:-2], int(mu.shape[-2]), int(mu.shape[-1])
+        self._hold(border_of(loc, scale), mu.contiguous(), s.contiguous())
         self._nodes, self._tolerance = Nodes(int(samples), int(seed)), tolerance
 
     # --- shape -----------------------------------------------------------------------------------
+
+    @property
+    def _loc(self) -> Tensor:
+        return self._parameters[0]
+
+    @property
+    def _scale(self) -> Tensor:
+        return self._parameters[1]
+
+    @property
+    def _d(self) -> int:
+        return self._parameters[0].shape[-1]
 
     @property
     def loc(self) -> Array:
@@ -117,28 +119,6 @@ class DiagonalNormalCredalSet(CredalSet):
             f"dimension={self._d})"
         )
 
-    def __getitem__(self, index: Any) -> DiagonalNormalCredalSet:
-        """The sets at `index` of the batch dimensions."""
-        if not self._batch:
-            raise IndexError(
-                "this is a single set, without a batch to index; its extremes are in .loc and .scale"
-            )
-        rows = torch.arange(self._batch.numel(), device=self._loc.device).reshape(self._batch)[index]
-        return self._like(self._flat(self._loc)[rows], self._flat(self._scale)[rows])
-
-    def _like(self, loc: Tensor, scale: Tensor) -> DiagonalNormalCredalSet:
-        out = self._border.out
-        return DiagonalNormalCredalSet(
-            out(loc),
-            out(scale),
-            samples=self._nodes.samples,
-            seed=self._nodes.seed,
-            tolerance=self._tolerance,
-        )
-
-    def _flat(self, x: Tensor) -> Tensor:
-        return x.reshape(-1, self._extremes, self._d)
-
     def marginal(self, coordinate: int) -> NormalCredalSet:
         """The set of the distributions of one coordinate: Normals on the line, where everything is exact."""
         if not -self._d <= coordinate < self._d:
@@ -153,6 +133,9 @@ class DiagonalNormalCredalSet(CredalSet):
 
     def _expectations(self, gamble: Gamble) -> Tensor:
         return self._gamble(gamble).mean(0)
+
+    def _means(self) -> Tensor:
+        return self._loc
 
     def _event(self, event: Any) -> Tensor:
         return event_probabilities(event, self._loc, self._scale, self._nodes, self._border)
@@ -199,11 +182,15 @@ class DiagonalNormalCredalSet(CredalSet):
         return self._border.out(self._log_density(y).amax(-1).exp())
 
     def _log_density(self, y: ArrayLike) -> Tensor:
+        point = self._point(y)
+        return diagonal.log_density(point[..., None, :], self._loc, self._scale)
+
+    def _point(self, y: ArrayLike) -> Tensor:
         point = float64(y, "y")
         if point.ndim == 0 or point.shape[-1] != self._d:
             raise ValueError(f"y has shape {tuple(point.shape)}; points of this space are (..., {self._d})")
         check_finite(point, "y")
-        return diagonal.log_density(point[..., None, :], self._loc, self._scale)
+        return point.to(self._device)
 
     # --- entropy ---------------------------------------------------------------------------------
 
@@ -212,7 +199,7 @@ class DiagonalNormalCredalSet(CredalSet):
         return entropies, torch.zeros_like(entropies)
 
     def _upper_entropy(self) -> Optimum:
-        loc, scale = self._flat(self._loc), self._flat(self._scale)
+        loc, scale = self._flattened()
         entropies = diagonal.entropy(scale)
 
         def solve(rows: Tensor, samples: int) -> Optimum:
@@ -235,96 +222,91 @@ class DiagonalNormalCredalSet(CredalSet):
         H(upper P) that of -log(lower density) with respect to the upper one. Paper: theorem
         "thm_rem_bounds_entropy".
         """
-        found = entropy_bounds(self._flat(self._loc), self._flat(self._scale), *self._nodes)
+        loc, scale = self._flattened()
+        found = entropy_bounds(loc, scale, *self._nodes)
         answer = Bounds(*(self._border.out(x.reshape(self._batch) / self._unit(base)) for x in found))
         return answer if certificate else (answer.lower, answer.upper)
 
     # --- regions and decisions -------------------------------------------------------------------
 
-    def region(self, alpha: float, method: Method = "union") -> EuclideanRegion:
+    def region(self, alpha: float, method: str = "union") -> EuclideanRegion:
         """The region of lower probability at least 1 - alpha by "union", "box", "lower-density" or "minimal".
 
         See `cbdl.credal.euclidean.regions` for what each is, what is exact and what is simulated.
         """
+        samples, seed = self._nodes
         return euclidean_region(
-            self._loc,
-            self._scale,
-            alpha,
-            method,
-            samples=self._nodes.samples,
-            seed=self._nodes.seed,
-            border=self._border,
+            self._loc, self._scale, alpha, method, samples=samples, seed=seed, border=self._border
         )
+
+    def _log_survival(self, y: ArrayLike) -> Tensor:
+        z = (self._point(y)[..., None, :] - self._loc) / self._scale
+        return log_survival(z.square().sum(-1).amin(-1), self._d)
+
+    def _region_at(self, log_survival: Tensor) -> Ellipsoids:
+        samples, seed = self._nodes
+        return union_at(self._loc, self._scale, log_survival, samples=samples, seed=seed, border=self._border)
 
     @overload
     def decide(
         self,
         rule: str = "maximin",
-        utility: Sequence[Gamble] | None = None,
+        utility: Utility | None = None,
+        single: bool = False,
+        seed: int = 0,
         *,
         certificate: Literal[False] = False,
     ) -> Array: ...
     @overload
     def decide(
-        self, rule: str = "maximin", utility: Sequence[Gamble] | None = None, *, certificate: Literal[True]
+        self,
+        rule: str = "maximin",
+        utility: Utility | None = None,
+        single: bool = False,
+        seed: int = 0,
+        *,
+        certificate: Literal[True],
     ) -> MaximinPoint: ...
     def decide(
-        self, rule: str = "maximin", utility: Sequence[Gamble] | None = None, *, certificate: bool = False
+        self,
+        rule: str = "maximin",
+        utility: Utility | None = None,
+        single: bool = False,
+        seed: int = 0,
+        *,
+        certificate: bool = False,
     ) -> Array | MaximinPoint:
         """The safest outcome argmax_y min_j p_j(y), (..., d), or which actions a rule keeps, a mask (..., A).
 
         Without `utility` the rule is "maximin" (the paper's modified Step 6): the maximiser is unique and
-        certified. With `utility`, a list of A functions of y (as in `expectation`), any rule of
-        `cbdl.credal.decide` applies.
+        certified, with `certificate` beside it. With `utility`, a list of A functions of y (as in `expectation`), any
+        rule of `cbdl.credal.decide` applies.
         """
-        if utility is not None:
-            if len(utility) == 0:
-                raise ValueError("utility is empty; give one function of y for each action")
-            expected = torch.stack([self._expectations(f) for f in utility], -2)
-            kept = rules.decide(expected.reshape(-1, *expected.shape[-2:]), rule)
-            return self._border.out(kept.reshape(expected.shape[:-1]))
+        if certificate and utility is None:
+            best = self._maximin(rule)
+            parts = (self._batched(x) for x in (best.point, best.log_density, best.gap))
+            return MaximinPoint(*map(self._border.out, parts))
+        return super().decide(rule, utility, single, seed)
+
+    def _safest(self, rule: str, single: bool, seed: int) -> Tensor:
+        return self._batched(self._maximin(rule).point)
+
+    def _maximin(self, rule: str) -> Maximin:
         if rule != "maximin":
             raise ValueError(
                 f"rule is {rule!r}; on a continuum it needs `utility`, a list of functions of y, one for "
                 'each action (only "maximin" does without)'
             )
-        best = maximin(self._flat(self._loc), self._flat(self._scale))
-        point = self._border.out(best.point.reshape(*self._batch, self._d))
-        if not certificate:
-            return point
-        out = self._border.out
-        return MaximinPoint(
-            point, out(best.log_density.reshape(self._batch)), out(best.gap.reshape(self._batch))
-        )
+        return maximin(*self._flattened())
 
     # --- the hull --------------------------------------------------------------------------------
 
-    def extremes(self) -> Array:
-        """(..., m): which elements are not mixtures of the others: all but repetitions.
+    def _extreme_mask(self) -> Tensor:
+        # Normals that differ are linearly independent, so none is a mixture of others.
+        return self._batched(diagonal.first_of_each(*self._flattened()))
 
-        Normals that differ are linearly independent, so none is a mixture of others; of equal ones the
-        first counts.
-        """
-        return self._border.out(
-            diagonal.first_of_each(self._flat(self._loc), self._flat(self._scale)).reshape(
-                *self._batch, self._extremes
-            )
-        )
-
-    def reduce(self) -> DiagonalNormalCredalSet:
-        """The same sets without repetitions; in a batch, shorter sets repeat their first extreme to keep
-        the shape.
-        """
-        mask = diagonal.first_of_each(self._flat(self._loc), self._flat(self._scale))
-        m = int(mask.sum(-1).max())
-        order = mask.to(torch.int64).argsort(dim=-1, descending=True, stable=True)[:, :m]
-        order = torch.where(mask.gather(1, order), order, order[:, :1])[..., None].expand(-1, -1, self._d)
-        shape = (*self._batch, m, self._d)
-        loc, scale = self._flat(self._loc).gather(1, order), self._flat(self._scale).gather(1, order)
-        return self._like(loc.reshape(shape), scale.reshape(shape))
-
-    def contains(self, p: Pair | DiagonalMixture, *, tolerance: float = 1e-12) -> Array:
-        """(...,): whether p, a (loc, scale) pair (..., d) or a mixture, belongs to the set.
+    def contains(self, p: Distribution | DiagonalMixture, *, tolerance: float = 1e-12) -> Array:
+        """(...,): whether p, a (loc, scale) pair (..., d), a mixture or a set with one extreme, belongs to the set.
 
         By linear independence a Normal belongs to it only if it is an extreme, and a mixture only if each
         of its components is one. Numbers are equal within `tolerance`, in units of the scale.
@@ -333,7 +315,7 @@ class DiagonalNormalCredalSet(CredalSet):
             loc, scale = float64(p.loc, "p.loc"), float64(p.scale, "p.scale")
             used = float64(p.weights, "p.weights") > 0
         else:
-            loc, scale = (x[..., None, :] for x in distance.target(p, self._batch, self._d)[:2])
+            loc, scale = (x[..., None, :] for x in self._target(p)[:2])
             used = torch.ones_like(loc[..., 0], dtype=torch.bool)
         s, other = self._scale[..., None, :, :], scale[..., :, None, :]
         near = ((self._loc[..., None, :, :] - loc[..., :, None, :]).abs() <= tolerance * s) & (
@@ -343,24 +325,29 @@ class DiagonalNormalCredalSet(CredalSet):
 
     @overload
     def distance(
-        self, p: Pair, kind: str = "kl", *, order: float | None = None, certificate: Literal[False] = False
+        self,
+        p: Distribution,
+        kind: str = "kl",
+        *,
+        order: float | None = None,
+        certificate: Literal[False] = False,
     ) -> Array: ...
     @overload
     def distance(
-        self, p: Pair, kind: str = "kl", *, order: float | None = None, certificate: Literal[True]
+        self, p: Distribution, kind: str = "kl", *, order: float | None = None, certificate: Literal[True]
     ) -> Certified: ...
     def distance(
-        self, p: Pair, kind: str = "kl", *, order: float | None = None, certificate: bool = False
+        self, p: Distribution, kind: str = "kl", *, order: float | None = None, certificate: bool = False
     ) -> Array | Certified:
-        """inf over the hull of the distance to p, a (loc, scale) pair. Paper: proposition "dist_lemma".
+        """inf over the hull of the distance to p, a (loc, scale) pair or a set with one extreme.
 
         kind: "kl" (KL(q || p)), "reverse-kl", "tv", "hellinger", "chi2", "renyi" with `order`, or "w2". With
         `certificate=True` also the gap, the standard error and the weights; "w2" is a bracket, [value -
-        gap, value]. See `cbdl.credal.euclidean.distance`.
+        gap, value]. See `cbdl.credal.euclidean.distance`. Paper: proposition "dist_lemma".
         """
         order = check_kind(kind, distance.KINDS, order)
         kind = "kl" if order == 1 and kind == "renyi" else kind
-        *target, batch = distance.target(p, self._batch, self._d)
+        *target, batch = self._target(p)
         sets = (
             x.expand(*batch, -1, -1).reshape(-1, self._extremes, self._d) for x in (self._loc, self._scale)
         )
@@ -374,20 +361,33 @@ class DiagonalNormalCredalSet(CredalSet):
         found = found.reshaped(batch)
         return found.out(self._border) if certificate else self._border.out(found.value)
 
+    def _target(self, p: Distribution) -> tuple[Tensor, Tensor, torch.Size]:
+        """loc and scale (..., d) of p, and the batch shape of an answer."""
+        if isinstance(p, DiagonalNormalCredalSet):
+            if p.num_extremes != 1:
+                raise ValueError(f"p is a credal set with {p.num_extremes} extremes; give one distribution")
+            p = (p._loc[..., 0, :], p._scale[..., 0, :])
+        return distance.target(p, self._batch, self._d)
+
+    # --- one distribution instead of many ----------------------------------------------------------
+
     def average(self, weights: ArrayLike) -> DiagonalMixture:
         """sum_j weights_j P_j, Bayesian model averaging; weights (m,) or (..., m)."""
-        w = float64(weights, "weights")
-        if w.ndim == 0 or w.shape[-1] != self._extremes:
-            raise ValueError(
-                f"weights has shape {tuple(w.shape)}; give one for each of the {self._extremes} extremes"
-            )
-        w = check_probabilities(w, "weights", probability_tolerance(weights))
-        out = self._border.out
-        return DiagonalMixture(self.loc, self.scale, out(w.expand(*self._batch, self._extremes)))
+        return DiagonalMixture(self.loc, self.scale, self._border.out(self._weights(weights)))
 
     def center(self) -> DiagonalMixture:
         """The centre of gravity: the mixture with equal weights."""
-        return self.average(self._loc.new_full((self._extremes,), 1 / self._extremes))
+        return DiagonalMixture(self.loc, self.scale, self._border.out(self._weights(None)))
+
+    def point(self, weights: ArrayLike | None = None) -> DiagonalNormalCredalSet:
+        """The set itself if it has one extreme; the mixture of several is not Normal, see `average` for it."""
+        self._weights(weights)
+        if self._extremes > 1:
+            raise ValueError(
+                f"a mixture of {self._extremes} Normals in R^{self._d} has no credal set of its own; take one output "
+                "at a time, marginal(coordinate), or average(weights)"
+            )
+        return self._like(*self._parameters)
 
     def sample(self, n: int, seed: int = 0) -> Array:
         """(n, ..., m, d): independent draws of every extreme."""

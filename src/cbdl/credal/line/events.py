@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -130,21 +129,21 @@ def mixture_parameters(loc: Any, scale: Any, weights: Any, *, normal: bool, pref
 
 
 def target_parameters(p: Any, batch: torch.Size, device: torch.device) -> Parameters:
-    """One distribution for each set of the flat batch, (B, M'): from (loc, scale), (loc, scale, weights) or a set.
+    """One distribution for each set of the flat batch, (B, M'): from (loc, scale) or (loc, scale, weights).
 
     (loc, scale) are Normals, one number or one for each set; with weights the components are last.
     """
-    if hasattr(p, "num_extremes") and hasattr(p, "_line"):
-        if p.num_extremes != 1:
-            raise ValueError(f"p is a credal set with {p.num_extremes} extremes; give one distribution")
-        parts: Sequence[Tensor] = [t[..., 0, :] for t in cast(Parameters, p._line)]
-    elif isinstance(p, (tuple, list)) and len(p) in (2, 3):
-        weights = p[2] if len(p) == 3 else None
-        parts = mixture_parameters(p[0], p[1], weights, normal=weights is None, prefix="p: ")
-    else:
+    if not isinstance(p, (tuple, list)) or len(p) not in (2, 3):
         raise ValueError(
             "p must be (loc, scale) of a Normal, (loc, scale, weights) of a mixture, or a credal set with one "
             "extreme"
         )
+    weights = p[2] if len(p) == 3 else None
+    parts = mixture_parameters(p[0], p[1], weights, normal=weights is None, prefix="p: ")
+    return per_set(parts, batch, device)
+
+
+def per_set(parts: Parameters, batch: torch.Size, device: torch.device) -> Parameters:
+    """The parameters (..., M) of one distribution for each set of the flat batch, (B, M)."""
     loc, scale, weights = (expanded(t.to(device), "p", batch, 1).reshape(-1, t.shape[-1]) for t in parts)
     return loc, scale, weights

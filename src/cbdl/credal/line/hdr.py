@@ -1,8 +1,8 @@
 """The highest density region of a Normal mixture (definition "hdr-def"), from its density, never from samples.
 
 R = {y : p(y) >= c} with c the largest constant such that P(R) >= 1 - alpha. The mass outside is a smooth,
-increasing function of u = log c with derivative sum over crossings of c / |p'/p|, and is solved for alpha by
-Newton's method inside a bracket.
+increasing function of u = log c with derivative sum over crossings of c / |p'/p|. Its logarithm, nearly a straight
+line in u, is solved for log alpha by Newton's method inside a bracket: however small alpha is, nothing underflows.
 """
 
 from __future__ import annotations
@@ -13,19 +13,32 @@ import torch
 from torch import Tensor
 
 from cbdl.credal.line.levels import Crossings, Grid, crossings, evaluate, make_grid, profile
-from cbdl.credal.line.mixture import EPS, Mixtures, masses
+from cbdl.credal.line.mixture import EPS, Mixtures, log_masses, masses
 
+_TINY = torch.finfo(torch.float64).tiny
+_DEEP = 1e-280
+"""Below this a mass is computed by logarithms: it may be about to underflow."""
+_COARSE = math.log(1e-6)
+"""The smallest log alpha that the coarse start can see."""
 CHUNK = 1 << 18
 """Components of the mixtures that are worked on at a time."""
 
 
 def hdr(mix: Mixtures, alpha: float) -> tuple[Tensor, Crossings]:
     """(B,) the levels log c of mixtures whose weights sum to 1, and the ends of their (1 - alpha) regions."""
+    return hdr_at(mix, mix.loc.new_full((len(mix),), math.log(alpha)))
+
+
+def hdr_at(mix: Mixtures, log_alpha: Tensor, slack: float = 0.0) -> tuple[Tensor, Crossings]:
+    """The same for one alpha per mixture, given by its logarithm (B,), which may be as low as -1e12.
+
+    With `slack`, the levels are lowered by so many units of rounding: no point is left out whose density rounds to c.
+    """
     step = max(1, CHUNK // mix.loc.shape[1])
     levels: list[Tensor] = []
     parts: list[Crossings] = []
     for i in range(0, len(mix), step):
-        level, ends = _hdr(mix[i : i + step], alpha)
+        level, ends = _hdr(mix[i : i + step], log_alpha[i : i + step], slack)
         levels.append(level)
         parts.append(Crossings(ends.owner + i, ends.high, ends.low, ends.rising, ends.score))
     return torch.cat(levels), joined(parts)
@@ -39,33 +52,36 @@ def joined(parts: list[Crossings]) -> Crossings:
     return Crossings(*(c[rank] for c in columns))
 
 
-def _hdr(mix: Mixtures, alpha: float) -> tuple[Tensor, Crossings]:
+def _hdr(mix: Mixtures, log_alpha: Tensor, slack: float) -> tuple[Tensor, Crossings]:
     grid = make_grid(mix)
     values = evaluate(mix, grid)
     shape = profile(mix, grid, values)
-    level, low, high = _coarse_level(grid, values[0], shape.top, alpha), shape.top - math.inf, shape.top
+    level, low, high = _coarse_level(grid, values[0], shape.top, log_alpha), shape.top - math.inf, shape.top
+    alpha = log_alpha.exp()
     rows = torch.arange(len(mix), device=level.device)
     done: list[Crossings] = []
     before = torch.full_like(level, math.inf)
     for step in range(80):
-        u = level[rows]
+        u, wanted = level[rows], log_alpha[rows]
         ends = crossings(shape, u, rows if len(rows) < len(mix) else None)
-        excess, slope = outside_excess(mix, ends, u, alpha, rows)
-        a = torch.where(excess < 0, u, low[rows])
-        b = torch.where(excess < 0, high[rows], u)
+        outside, slope = log_outside(mix, ends, u, rows)
+        miss = outside - wanted
+        a = torch.where(miss < 0, u, low[rows])
+        b = torch.where(miss < 0, high[rows], u)
         low[rows], high[rows] = a, b
-        newton = _newton(excess, slope, alpha)
+        newton = -miss / slope.clamp_min(_TINY)
         move = u + newton
         # Newton's step must stay inside and the miss must shrink; else halve (or go down by doubling steps).
-        bad = ~((move >= a) & (move <= b)) | (excess.abs() > 0.5 * before[rows]) | (newton.abs() > 30)
-        before[rows] = torch.where(bad, math.inf, excess.abs())
+        bad = ~((move >= a) & (move <= b)) | (miss.abs() > 0.5 * before[rows])
+        bad |= newton.abs() > 30 + 0.5 * wanted.abs()
+        before[rows] = torch.where(bad, math.inf, miss.abs())
         halved = torch.where(torch.isinf(a), b - 2.0**step, 0.5 * (a + b))
         rounding = 4 * EPS * (1 + u.abs())
-        still = (excess.abs() <= 2 * EPS * alpha + rounding * slope) | (b - a <= rounding)
+        still = (miss.abs() <= 2 * EPS * (1 + wanted.abs()) + rounding * slope) | (b - a <= rounding)
         # After a step this small the next one is below rounding; the ends move along their tangents.
         near = ~bad & (newton.abs() * slope.clamp_min(1).square() <= 1e-7)
         # Where the mass hangs on the last bit of the level (a plateau), end on the side that covers enough.
-        short = still & (excess > 1e-13)
+        short = still & (miss * alpha[rows] > 1e-13)
         level[rows] = torch.where(short, u - rounding, torch.where(still, u, torch.where(bad, halved, move)))
         final = (still & ~short) | (near & ~still)
         done.append(_kept(ends, final, rows, torch.where(still, 0.0, newton)))
@@ -77,14 +93,10 @@ def _hdr(mix: Mixtures, alpha: float) -> tuple[Tensor, Crossings]:
         done.append(
             _kept(crossings(shape, level[rows], rows), everything, rows, torch.zeros_like(level[rows]))
         )
+    if slack:
+        level = level - slack * EPS * (1 + level.abs() + shape.top.abs())
+        return level, crossings(shape, level)
     return level, joined(done)
-
-
-def _newton(excess: Tensor, slope: Tensor, alpha: float) -> Tensor:
-    """Newton's step for log P(outside) = log alpha, which is nearly a straight line in the level."""
-    outside = (excess + alpha).clamp_min(torch.finfo(torch.float64).tiny)
-    step = -torch.log1p(excess / alpha) * outside if alpha <= 0.5 else -excess
-    return step / slope.clamp_min(torch.finfo(torch.float64).tiny)
 
 
 def _kept(ends: Crossings, final: Tensor, rows: Tensor, shift: Tensor) -> Crossings:
@@ -95,7 +107,7 @@ def _kept(ends: Crossings, final: Tensor, rows: Tensor, shift: Tensor) -> Crossi
     return Crossings(rows[owner], ends.high[keep], ends.low[keep] + moved, ends.rising[keep], score)
 
 
-def _coarse_level(grid: Grid, logp: Tensor, top: Tensor, alpha: float) -> Tensor:
+def _coarse_level(grid: Grid, logp: Tensor, top: Tensor, log_alpha: Tensor) -> Tensor:
     """A level to start from: bisection with masses by the trapezoidal rule, then one step by linear cells."""
     count = grid.count
     column = torch.arange(int(count.max()), device=count.device)
@@ -106,10 +118,12 @@ def _coarse_level(grid: Grid, logp: Tensor, top: Tensor, alpha: float) -> Tensor
     width = width.to(torch.float32)
     density = logp.exp()
     mass = 0.5 * density * (torch.nn.functional.pad(width, (0, 1)) + torch.nn.functional.pad(width, (1, 0)))
-    lower, upper = torch.full_like(logp[:, 0], math.log(alpha) - 60), torch.zeros_like(logp[:, 0])
-    for _ in range(math.ceil(math.log2((60 - math.log(alpha)) / 0.1))):
+    seen = log_alpha.clamp_min(_COARSE)
+    content = (-torch.expm1(seen)).to(torch.float32)
+    lower, upper = (seen - 60).to(torch.float32), torch.zeros_like(logp[:, 0])
+    for _ in range(math.ceil(math.log2((60 - _COARSE) / 0.1))):
         middle = 0.5 * (lower + upper)
-        over = torch.where(logp >= middle[:, None], mass, 0.0).sum(-1) < 1 - alpha
+        over = torch.where(logp >= middle[:, None], mass, 0.0).sum(-1) < content
         lower, upper = torch.where(over, lower, middle), torch.where(over, middle, upper)
     level = 0.5 * (lower + upper)
     # log p taken as linear in each cell: the part above the level, and how fast it shrinks as the level rises.
@@ -117,32 +131,51 @@ def _coarse_level(grid: Grid, logp: Tensor, top: Tensor, alpha: float) -> Tensor
     rise = (b - a).abs().clamp_min(1e-6)
     part = ((torch.maximum(a, b) - c) / rise).clamp(0, 1)
     cell = 0.5 * (torch.maximum(density[:, :-1], density[:, 1:]) + torch.minimum(a, b).clamp_min(c).exp())
-    inside = (part * cell * width).sum(-1)
+    outside = (1 - (part * cell * width).sum(-1).to(torch.float64)).clamp_min(_TINY)
     slope = torch.where((part > 0) & (part < 1), width / rise, 0.0).sum(-1) * level.exp()
-    step = _newton((1 - inside - alpha).to(torch.float64), slope.to(torch.float64), alpha)
-    level = level + torch.where(torch.isfinite(step), step.clamp(-0.3, 0.3), 0.0)
-    return top + level.clamp_max(-1e-6)
+    step = -(outside.log() - seen) * outside / slope.to(torch.float64)
+    start = level.to(torch.float64) + torch.where(torch.isfinite(step), step.clamp(-0.3, 0.3), 0.0)
+    # Further out than can be seen here, the logarithm of the mass falls about as fast as the level.
+    return top + start.clamp_max(-1e-6) + (log_alpha - seen)
 
 
-def outside_excess(
-    mix: Mixtures, ends: Crossings, level: Tensor, alpha: float, rows: Tensor | None = None
+def log_outside(
+    mix: Mixtures, ends: Crossings, level: Tensor, rows: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """(R,) twice: P(outside) - alpha and its derivative in the level, for the mixtures `rows` (all by default).
+    """(R,) twice: log P(outside) and its derivative in the level, for the mixtures `rows` (all by default).
 
-    Whichever of inside and outside has the smaller target is summed, so that it is known to all its digits.
+    To all digits, whether nearly everything is outside or so little that only its logarithm can be told.
     """
     rows = torch.arange(len(mix), device=level.device) if rows is None else rows
-    slope = torch.zeros_like(level).index_add_(
-        0, ends.owner, level.exp()[ends.owner] / ends.score.abs().clamp_min(torch.finfo(torch.float64).tiny)
-    )
-    total = torch.zeros_like(level)
-    if alpha <= 0.5:
-        owner, low, high = complement_pieces(ends, len(rows))
-        return total.index_add_(0, owner, _mass(mix, rows[owner], low, high)) - alpha, slope
-    pair = torch.stack([ends.high, ends.low]).view(2, -1, 2)
-    owner = ends.owner[::2]
-    inside = _mass(mix, rows[owner], (pair[0, :, 0], pair[1, :, 0]), (pair[0, :, 1], pair[1, :, 1]))
-    return (1 - alpha) - total.index_add_(0, owner, inside), slope
+    owner, low, high = complement_pieces(ends, len(rows))
+    outside = torch.zeros_like(level).index_add_(0, owner, _mass(mix, rows[owner], low, high))
+    logs = outside.clamp_min(_TINY).log()
+    most = (outside > 0.5).nonzero()[:, 0]
+    if len(most):
+        logs[most] = torch.log1p(-_inside(mix, ends, rows, outside > 0.5)[most])
+    if (outside < _DEEP).any():
+        logs = torch.where(outside < _DEEP, _deep_outside(mix, ends, rows, outside < _DEEP), logs)
+    share = (level - logs)[ends.owner].exp() / ends.score.abs().clamp_min(_TINY)
+    return logs, torch.zeros_like(level).index_add_(0, ends.owner, share)
+
+
+def _inside(mix: Mixtures, ends: Crossings, rows: Tensor, some: Tensor) -> Tensor:
+    """(R,): P(inside) of those mixtures for which `some` (R,) is true; 0 for the others."""
+    pair = torch.stack([ends.high, ends.low]).view(2, -1, 2)[:, some[ends.owner[::2]]]
+    owner = ends.owner[::2][some[ends.owner[::2]]]
+    mass = _mass(mix, rows[owner], (pair[0, :, 0], pair[1, :, 0]), (pair[0, :, 1], pair[1, :, 1]))
+    return mass.new_zeros(len(rows)).index_add_(0, owner, mass).clamp_max(1 - EPS / 2)
+
+
+def _deep_outside(mix: Mixtures, ends: Crossings, rows: Tensor, some: Tensor) -> Tensor:
+    """(R,): log P(outside) of those mixtures for which `some` (R,) is true, by logarithms throughout."""
+    owner, low, high = complement_pieces(ends, len(rows))
+    here = some[owner]
+    owner, low, high = owner[here], (low[0][here], low[1][here]), (high[0][here], high[1][here])
+    each = _mass(mix, rows[owner], low, high, log=True)
+    top = each.new_full((len(rows),), -math.inf).scatter_reduce(0, owner, each, "amax")
+    share = (each - top[owner]).exp()
+    return top + torch.zeros_like(top).index_add_(0, owner, share).clamp_min(_TINY).log()
 
 
 def complement_pieces(
@@ -164,8 +197,10 @@ def complement_pieces(
     return owner, (pair[0, :, 0], pair[1, :, 0]), (pair[0, :, 1], pair[1, :, 1])
 
 
-def _mass(mix: Mixtures, owner: Tensor, low: tuple[Tensor, Tensor], high: tuple[Tensor, Tensor]) -> Tensor:
-    return masses(
+def _mass(
+    mix: Mixtures, owner: Tensor, low: tuple[Tensor, Tensor], high: tuple[Tensor, Tensor], log: bool = False
+) -> Tensor:
+    return (log_masses if log else masses)(
         mix.loc[owner],
         mix.scale[owner],
         mix.weight[owner],

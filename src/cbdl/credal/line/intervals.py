@@ -21,6 +21,9 @@ class Intervals:
     high: Tensor
     low: Tensor
 
+    def __getitem__(self, rows: Tensor | slice) -> Intervals:
+        return Intervals(self.high[rows], self.low[rows])
+
     @property
     def valid(self) -> Tensor:
         """(B, R): which intervals are there."""

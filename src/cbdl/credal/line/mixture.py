@@ -15,8 +15,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from cbdl.credal._border import EPS as EPS
+
 LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
-EPS = torch.finfo(torch.float64).eps
 _DEEP = 1e-290
 """Below this, relative to the highest component, a density is close to underflow."""
 
@@ -173,6 +174,26 @@ def masses(
     a, b = torch.where(flip, -b, a), torch.where(flip, -a, b)
     mass: Tensor = 0.5 * ((torch.special.erfc(-b) - torch.special.erfc(-a)) * weights).sum(-1)
     return mass
+
+
+def log_masses(
+    loc: Tensor,
+    scale: Tensor,
+    weights: Tensor,
+    low_end: tuple[Tensor, Tensor],
+    high_end: tuple[Tensor, Tensor],
+) -> Tensor:
+    """The logarithm of `masses`, finite also where these underflow.
+
+    log(Phi(b) - Phi(a)) = log Phi(b) + log(1 - Phi(a) / Phi(b)), with both ends on the left of the location.
+    """
+    a = ((low_end[0] - loc) + low_end[1]) / scale
+    b = ((high_end[0] - loc) + high_end[1]) / scale
+    flip = a > 0
+    a, b = torch.where(flip, -b, a), torch.where(flip, -a, b)
+    high, low = torch.special.log_ndtr(b), torch.special.log_ndtr(a)
+    share = torch.log(-torch.expm1((low - high).clamp_max(-EPS)))
+    return torch.logsumexp(weights.log() + torch.where(b > a, high + share, -math.inf), -1)
 
 
 def solve(

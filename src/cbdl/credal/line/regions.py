@@ -22,15 +22,19 @@ from torch import Tensor
 
 from cbdl.credal._batch import MEMORY
 from cbdl.credal._border import Array, ArrayLike, Border, float64
-from cbdl.credal.line.hdr import hdr
+from cbdl.credal.line.hdr import hdr_at
 from cbdl.credal.line.intervals import Intervals, covered, padded, union
 from cbdl.credal.line.levels import Crossings, crossings, evaluate, make_grid, profile
 from cbdl.credal.line.mesh import two_sum
 from cbdl.credal.line.minimal import minimal_region
-from cbdl.credal.line.mixture import Extremes
+from cbdl.credal.line.mixture import EPS, Extremes
+from cbdl.credal.line.survival import two_tailed_quantile
 from cbdl.credal.solvers.roots import descend, last_nonnegative
 
 METHODS = ("union", "lower-density", "minimal")
+
+SLACK = 32.0
+"""Units of rounding by which the region of a level is wider: log p and log P(outside) are good to a few of them."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,13 @@ class LineRegion:
         inside = inside[..., 0] if single else inside
         return self._border.out(inside)
 
+    def hull(self) -> tuple[Array, Array]:
+        """(...,) twice: the ends of the smallest interval around the region."""
+        ends = self._exact.rounded()
+        lower = torch.where(torch.isnan(ends[..., 0]), math.inf, ends[..., 0]).amin(-1)
+        upper = torch.where(torch.isnan(ends[..., 1]), -math.inf, ends[..., 1]).amax(-1)
+        return self._border.out(lower.view(self._batch)), self._border.out(upper.view(self._batch))
+
     def _inside(self, y: Tensor, shape: torch.Size) -> Tensor:
         rows = torch.arange(math.prod(self._batch)).view(self._batch).expand(shape).reshape(-1)
         exact = Intervals(self._exact.high[rows], self._exact.low[rows])
@@ -98,7 +109,7 @@ def line_region(sets: Extremes, alpha: float, method: str) -> tuple[Intervals, T
         names = ", ".join(f'"{name}"' for name in METHODS)
         raise ValueError(f"method is {method!r}; it must be one of {names}")
     if method == "union":
-        return _union_region(sets, alpha)
+        return union_region(sets, sets.loc.new_full((len(sets),), math.log(alpha)))
     if method == "lower-density":
         return _lower_density_region(sets, alpha)
     return minimal_region(sets, alpha)
@@ -141,19 +152,38 @@ def inside(ends: Crossings, sets: int, extremes: int = 1) -> Intervals:
     return padded(ends.owner[::2] // extremes, (high[:, 0], low[:, 0]), (high[:, 1], low[:, 1]), sets)
 
 
-def _union_region(sets: Extremes, alpha: float) -> tuple[Intervals, Tensor, Tensor]:
+def union_region(sets: Extremes, log_alpha: Tensor, slack: float = 0.0) -> tuple[Intervals, Tensor, Tensor]:
+    """The union of the extremes' regions for one alpha per set, by its logarithm (B,); -inf: the whole line.
+
+    With `slack`, every region is wider by so many units of rounding (see `hdr_at`).
+    """
     nothing = sets.loc.new_full((len(sets),), math.nan)
     if sets.loc.shape[-1] == 1:
-        z = math.sqrt(2) * torch.special.erfinv(torch.tensor(1 - alpha, dtype=torch.float64)).item()
-        if alpha < 0.5:
-            z = -float(torch.special.ndtri(torch.tensor(alpha / 2, dtype=torch.float64)))
+        z = two_tailed_quantile(log_alpha - slack * EPS * (1 + log_alpha.abs()))[:, None]
         loc, scale = sets.loc[..., 0], sets.scale[..., 0]
-        ends = [two_sum(loc, sign * z * scale) for sign in (-1, 1)]
-        each = Intervals(torch.stack([e[0] for e in ends], -1), torch.stack([e[1] for e in ends], -1))
         level = -0.5 * z * z - scale.log() - 0.5 * math.log(2 * math.pi)
-        return union(each), level, nothing
-    level, found = hdr(sets.each(), alpha)
-    return union(inside(found, len(sets), sets.m)), level.view(len(sets), sets.m), nothing
+        each = [_end(loc, sign * z * scale) for sign in (-1, 1)]
+        high, low = (torch.stack([e[i] for e in each], -1) for i in (0, 1))
+        return union(Intervals(high, low)), level, nothing
+    finite = torch.isfinite(log_alpha).nonzero()[:, 0]
+    level = sets.loc.new_full((len(sets), sets.m), -math.inf)
+    ends = sets.loc.new_tensor([-math.inf, math.inf]).expand(len(sets), 1, 2).clone()
+    whole = Intervals(ends, torch.zeros_like(ends))
+    if len(finite) == 0:
+        return whole, level, nothing
+    part = sets[finite]
+    target = (log_alpha[finite] - slack * EPS * (1 + log_alpha[finite].abs())).repeat_interleave(sets.m)
+    found, ends_of_each = hdr_at(part.each(), target, slack)
+    level[finite] = found.view(len(part), sets.m)
+    bounded = union(inside(ends_of_each, len(part), sets.m))
+    rest = torch.isinf(log_alpha).nonzero()[:, 0]
+    return gathered([(rest, whole[rest]), (finite, bounded)], len(sets)), level, nothing
+
+
+def _end(loc: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
+    """loc + step as a pair; an infinite step has no rounding error."""
+    high, low = two_sum(loc, step)
+    return high, torch.where(torch.isfinite(step), low, 0.0)
 
 
 def _lower_density_region(sets: Extremes, alpha: float) -> tuple[Intervals, Tensor, Tensor]:

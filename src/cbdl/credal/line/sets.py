@@ -6,10 +6,9 @@ Both kinds are the same mathematics: a Normal is a mixture of one component. Wha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, NoReturn, Self, overload
+from collections.abc import Callable
+from typing import Any, Literal, overload
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,65 +17,49 @@ from cbdl.credal._batch import in_chunks
 from cbdl.credal._border import (
     Array,
     ArrayLike,
-    Border,
     border_of,
     check_alpha,
-    check_probabilities,
+    check_finite,
     check_shape,
     float64,
-    probability_tolerance,
 )
 from cbdl.credal._optimum import Certified, Optimum
-from cbdl.credal.base import Base, CredalSet, Gamble
+from cbdl.credal.base import Base, CredalSet, Distribution, Gamble
 from cbdl.credal.classes import hull
 from cbdl.credal.line.entropy import entropies, entropy_bounds_on_line, expectations, upper_entropy_on_line
 from cbdl.credal.line.events import (
     Parameters,
-    expanded,
     line_event,
     line_points,
     mixture_parameters,
+    per_set,
     target_parameters,
 )
 from cbdl.credal.line.hull import coefficients, coefficients_with
 from cbdl.credal.line.maximin import maximisers
 from cbdl.credal.line.mixture import Extremes
-from cbdl.credal.line.regions import LineRegion, finished, line_region, region_probabilities
+from cbdl.credal.line.regions import (
+    SLACK,
+    LineRegion,
+    finished,
+    line_region,
+    region_probabilities,
+    union_region,
+)
+from cbdl.credal.line.survival import log_survival
 from cbdl.credal.line.variation import maximal_imprecision
 
 
 class _Line(CredalSet):
-    """Hulls of m Normal mixtures; `_line` holds loc, scale and weights (..., m, M)."""
+    """Hulls of m Normal mixtures; the parameters are loc, scale and weights (..., m, M)."""
 
-    _line: Parameters
-
-    def _set(self, line: Parameters, border: Border) -> None:
-        self._line, self._border = line, border
-        self._batch, self._extremes = line[0].shape[:-2], line[0].shape[-2]
-
-    def _like(self, line: Parameters) -> Self:
-        """Another set of the same kind whose parameters are known to be good."""
-        new = object.__new__(type(self))
-        new._set(line, self._border)
-        return new
+    @property
+    def _line(self) -> Parameters:
+        loc, scale, weights = self._parameters
+        return loc, scale, weights
 
     def _flat(self) -> Extremes:
-        return Extremes(*(t.reshape(-1, *t.shape[-2:]) for t in self._line))
-
-    def _batched(self, x: Tensor) -> Tensor:
-        return x.reshape((*self._batch, *x.shape[1:]))
-
-    def __getitem__(self, index: Any) -> Self:
-        """The sets at `index` of the batch: `cs[3]`, `cs[:10]`, `cs[mask]`."""
-        if not self._batch:
-            raise IndexError(
-                "this is a single set, without a batch to index; its extremes are in .loc and .scale"
-            )
-        index = tuple(_as_numpy(i) for i in index) if isinstance(index, tuple) else _as_numpy(index)
-        chosen = torch.as_tensor(np.arange(self._batch.numel()).reshape(self._batch)[index])
-        flat = self._flat()
-        at = chosen.to(flat.loc.device)
-        return self._like((flat.loc[at], flat.scale[at], flat.weights[at]))
+        return Extremes(*self._flattened())
 
     # --- primitives on the extremes --------------------------------------------------------------------
 
@@ -90,6 +73,9 @@ class _Line(CredalSet):
             )
         return self._batched(expectations(self._flat(), gamble, self._border))
 
+    def _means(self) -> Tensor:
+        return self._moments()[0]
+
     def _entropies(self) -> tuple[Tensor, Tensor]:
         value, error = entropies(self._flat())
         return self._batched(value), self._batched(error)
@@ -101,10 +87,6 @@ class _Line(CredalSet):
             one = torch.ones_like(value)
             return Optimum(value, torch.zeros_like(value), one[:, None], error).reshaped(self._batch)
         return upper_entropy_on_line(flat).reshaped(self._batch)
-
-    @property
-    def _device(self) -> torch.device:
-        return self._line[0].device
 
     # --- distribution functions and densities ------------------------------------------------------------
 
@@ -143,10 +125,6 @@ class _Line(CredalSet):
         (values,) = in_chunks(part, points, flat.loc, flat.scale, flat.weights, per_set=per_set)
         return self._batched(values[:, 0] if single else values)
 
-    def mean(self) -> Array:
-        """(..., m): the mean of each extreme."""
-        return self._border.out(self._moments()[0])
-
     def variance(self) -> Array:
         """(..., m): the variance of each extreme."""
         return self._border.out(self._moments()[1])
@@ -171,13 +149,6 @@ class _Line(CredalSet):
         unit, out = self._unit(base), self._border.out
         return out(self._batched(lower) / unit), out(self._batched(upper) / unit)
 
-    def generalized_hartley(self, base: Base = None) -> NoReturn:
-        """Defined on finite spaces only: always an error here."""
-        raise ValueError(
-            "the generalized Hartley measure needs finitely many outcomes; on the line use "
-            "maximal_imprecision() or the epistemic part of uncertainty()"
-        )
-
     def maximal_imprecision(self) -> Array:
         """sup over events A of upperP(A) - lowerP(A): the largest total variation between two extremes."""
         return self._border.out(self._batched(maximal_imprecision(self._flat())))
@@ -186,24 +157,18 @@ class _Line(CredalSet):
 
     def center(self) -> MixtureCredalSet:
         """The centre of gravity of the extremes, as a set with this one extreme."""
-        return self.average(np.full(self._extremes, 1 / self._extremes))
+        return self.point()
 
     def average(self, weights: ArrayLike) -> MixtureCredalSet:
-        """sum_j w_j P_j, Bayesian model averaging; `weights` (m,) or (..., m) sum to 1."""
-        given = expanded(float64(weights, "weights"), "weights", self._batch, 1)
-        if given.shape[-1] != self._extremes:
-            raise ValueError(f"weights has {given.shape[-1]} entries for {self._extremes} extremes")
-        share = check_probabilities(given, "weights", probability_tolerance(weights)).to(self._device)
+        """sum_j w_j P_j, Bayesian model averaging, as a set with this one extreme; `weights` sum to 1."""
+        return self.point(weights)
+
+    def point(self, weights: ArrayLike | None = None) -> MixtureCredalSet:
+        """The set whose only extreme is sum_j w_j P_j; `weights` (m,) or (..., m), equal if not given."""
         loc, scale, own = self._line
+        parts = (loc, scale, own * self._weights(weights)[..., None])
         new = object.__new__(MixtureCredalSet)
-        new._set(
-            (
-                loc.flatten(-2)[..., None, :],
-                scale.flatten(-2)[..., None, :],
-                (own * share[..., None]).flatten(-2)[..., None, :],
-            ),
-            self._border,
-        )
+        new._hold(self._border, *(t.flatten(-2)[..., None, :] for t in parts))
         return new
 
     # --- regions and decisions -----------------------------------------------------------------------------
@@ -219,82 +184,60 @@ class _Line(CredalSet):
         found, level, gap = line_region(flat, check_alpha(alpha), method)
         return finished(flat, found, level, gap, self._border, self._batch)
 
-    def decide(
-        self,
-        rule: str = "maximin",
-        utility: Sequence[Callable[[Any], Any]] | None = None,
-        single: bool = False,
-        seed: int = 0,
-    ) -> Array:
-        """The safest outcome, or the actions that a rule keeps.
+    def _log_survival(self, y: ArrayLike) -> Tensor:
+        check_finite(float64(y, "y"), "y")
+        points, single = line_points(y, self._batch, self._device)
+        logs = log_survival(self._flat(), points)
+        return self._batched(logs[:, 0] if single else logs)
 
-        Without `utility`: (..., R) all maximisers of min_j p_j(y), padded with nan (the paper's modified
-        Step 6); only for the rule "maximin". With `utility`, a list of A functions of the outcome, one an
-        action: (..., A) bool, all optimal actions under "gamma-maximin", "maximality", "e-admissible",
-        "interval-dominance", ... With `single`, one of them at random (`seed`).
-        """
+    def _region_at(self, log_survival: Tensor) -> LineRegion:
         flat = self._flat()
-        if utility is None:
-            if rule != "maximin":
-                raise ValueError(
-                    f"rule {rule!r} needs utility=[f1, f2, ...], a function of the outcome an action"
-                )
-            points = maximisers(flat)
-            if single:
-                chosen = decide.choose(~torch.isnan(points), seed)
-                return self._border.out(self._batched(points.gather(-1, chosen[:, None])[:, 0]))
-            return self._border.out(self._batched(points))
-        if not len(utility) or not all(callable(f) for f in utility):
-            raise ValueError("utility must be a list of functions of the outcome, at least one")
-        expected = torch.stack([expectations(flat, f, self._border) for f in utility], 1)
-        mask = decide.decide(expected, rule)
-        return self._border.out(self._batched(decide.choose(mask, seed) if single else mask))
+        found, level, gap = union_region(flat, log_survival.reshape(-1), slack=SLACK)
+        return finished(flat, found, level, gap, self._border, self._batch)
+
+    def _safest(self, rule: str, single: bool, seed: int) -> Tensor:
+        """(..., R) all maximisers of min_j p_j(y), padded with nan, or (...,) one of them."""
+        if rule != "maximin":
+            raise ValueError(
+                f"rule {rule!r} needs utility=[f1, f2, ...], one function of the outcome per action"
+            )
+        points = maximisers(self._flat())
+        if single:
+            chosen = decide.choose(~torch.isnan(points), seed)
+            points = points.gather(-1, chosen[:, None])[:, 0]
+        return self._batched(points)
 
     # --- the hull --------------------------------------------------------------------------------------------
 
-    def extremes(self) -> Array:
-        """(..., m) bool: which elements are not mixtures of the others; of equal ones, the first is.
-
-        Exact: densities of Normals that differ are linearly independent. Paper: remark "rem_fin_1".
-        """
-        return self._border.out(self._batched(self._extreme_mask()))
-
     def _extreme_mask(self) -> Tensor:
-        return hull.extreme_mask(coefficients(self._flat()))
+        # Exact: densities of Normals that differ are linearly independent. Paper: remark "rem_fin_1".
+        return self._batched(hull.extreme_mask(coefficients(self._flat())))
 
-    def reduce(self) -> Self:
-        """The same hull from extreme elements only.
-
-        In a batch the sets may need different numbers of them: m becomes the largest, and sets with fewer
-        repeat their first one.
-        """
-        mask, flat = self._extreme_mask(), self._flat()
-        keep = (~mask).to(torch.uint8).argsort(dim=-1, stable=True)[:, : int(mask.sum(-1).max())]
-        keep = torch.where(mask.gather(-1, keep), keep, keep[:, :1])
-        at = torch.arange(len(flat), device=keep.device)[:, None]
-        parts = (self._batched(t[at, keep]) for t in (flat.loc, flat.scale, flat.weights))
-        return self._like((next(parts), next(parts), next(parts)))
-
-    def contains(self, p: Any) -> Array:
+    def contains(self, p: Distribution) -> Array:
         """(...,) bool: whether p is a mixture of the extremes.
 
         p is (loc, scale) of a Normal, (loc, scale, weights) of a mixture with its components last, or a credal
         set with one extreme.
         """
-        target = target_parameters(p, self._batch, self._device)
+        target = self._target(p)
         inside = hull.contains(*coefficients_with(self._flat(), *target))
         return self._border.out(self._batched(inside))
 
     @overload
     def distance(
-        self, p: Any, kind: str = "kl", *, order: float | None = None, certificate: Literal[False] = False
+        self,
+        p: Distribution,
+        kind: str = "kl",
+        *,
+        order: float | None = None,
+        certificate: Literal[False] = False,
     ) -> Array: ...
     @overload
     def distance(
-        self, p: Any, kind: str = "kl", *, order: float | None = None, certificate: Literal[True]
+        self, p: Distribution, kind: str = "kl", *, order: float | None = None, certificate: Literal[True]
     ) -> Certified: ...
     def distance(
-        self, p: Any, kind: str = "kl", *, order: float | None = None, certificate: bool = False
+        self, p: Distribution, kind: str = "kl", *, order: float | None = None, certificate: bool = False
     ) -> Array | Certified:
         """inf over the hull of the distance to p (see `contains` for what p may be).
 
@@ -303,9 +246,18 @@ class _Line(CredalSet):
         """
         from cbdl.credal.line.distance import distance
 
-        flat, target = self._flat(), target_parameters(p, self._batch, self._device)
+        flat, target = self._flat(), self._target(p)
         best = distance(flat.loc, flat.scale, flat.weights, *target, kind, order=order).reshaped(self._batch)
         return best.out(self._border) if certificate else self._border.out(best.value)
+
+    def _target(self, p: Distribution) -> Parameters:
+        """One distribution (B, M) for each set."""
+        if isinstance(p, _Line) and p.num_extremes != 1:
+            raise ValueError(f"p is a credal set with {p.num_extremes} extremes; give one distribution")
+        if isinstance(p, _Line):
+            loc, scale, weights = (t[..., 0, :] for t in p._parameters)
+            return per_set((loc, scale, weights), self._batch, self._device)
+        return target_parameters(p, self._batch, self._device)
 
     def sample(self, n: int, seed: int = 0) -> Array:
         """(n, ..., m): n independent draws from each extreme."""
@@ -337,7 +289,7 @@ class NormalCredalSet(_Line):
     def __init__(self, loc: ArrayLike, scale: ArrayLike) -> None:
         mu, sigma, weights = mixture_parameters(loc, scale, None, normal=True)
         check_shape(mu[..., 0], "loc", "m")
-        self._set((mu, sigma, weights), border_of(loc, scale))
+        self._hold(border_of(loc, scale), mu, sigma, weights)
 
     @property
     def loc(self) -> Array:
@@ -370,7 +322,8 @@ class MixtureCredalSet(_Line):
     def __init__(self, loc: ArrayLike, scale: ArrayLike, weights: ArrayLike | None = None) -> None:
         mu, sigma, share = mixture_parameters(loc, scale, weights, normal=False)
         check_shape(mu, "loc", "m M")
-        self._set((mu, sigma, share), border_of(*(x for x in (loc, scale, weights) if x is not None)))
+        border = border_of(*(x for x in (loc, scale, weights) if x is not None))
+        self._hold(border, mu, sigma, share)
 
     @property
     def loc(self) -> Array:
@@ -404,7 +357,3 @@ def _log_density(y: Tensor, sets: Extremes) -> Tensor:
     B, n = y.shape
     owner = torch.arange(B, device=y.device).repeat_interleave(n)
     return sets.densities(owner, y.reshape(-1), torch.zeros_like(y).reshape(-1)).view(B, n, -1)
-
-
-def _as_numpy(index: Any) -> Any:
-    return index.detach().cpu().numpy() if isinstance(index, Tensor) else index

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-EPS = torch.finfo(torch.float64).eps
+from cbdl.credal._border import EPS
 
 ENOUGH = 4e-15
 """A value between 0 and this is as good as 0."""
