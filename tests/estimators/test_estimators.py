@@ -188,7 +188,7 @@ def test_several_outputs_are_covered_at_once(plane: CredalRegressor) -> None:
         assert ((lower <= Y) & (upper >= Y)).all(1).mean() > 0.9
         inside = plane.predict_interval(X, 0.05, method, return_region=True).contains(Y)
         assert (((lower <= Y) & (upper >= Y)).all(1) >= inside).all()
-    with pytest.raises(ValueError, match="return_region=True"):
+    with pytest.raises(ValueError, match="box around a MinimalRegion is not known"):
         plane.predict_interval(X, 0.05, "minimal")
 
 

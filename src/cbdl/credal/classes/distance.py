@@ -19,8 +19,11 @@ from cbdl.credal.classes.divergence import DIVERGENCES, evaluate, problem, small
 from cbdl.credal.classes.transport import transport
 from cbdl.credal.solvers.l1 import least_deviation
 
-KINDS = (*DIVERGENCES, "tv", "w1", "w2")
-"""All kinds that `distance` knows."""
+
+def kinds() -> tuple[str, ...]:
+    """All kinds that `distance` knows."""
+    return (*DIVERGENCES, "tv", "w1", "w2")
+
 
 Cost = Tensor | Literal["index"] | None
 
@@ -47,7 +50,7 @@ def distance(P: Tensor, p: Tensor, kind: str, *, order: float | None = None, cos
     >>> round(distance(P, torch.tensor([[0.5, 0.5]], dtype=torch.float64), "tv").value.item(), 9)
     0.1
     """
-    order = check_kind(kind, KINDS, order)
+    order = check_kind(kind, kinds(), order)
     if cost is not None and kind not in ("w1", "w2"):
         raise ValueError(f'cost is given but kind is {kind!r}; only "w1" and "w2" have a cost, remove it')
     if kind == "tv":

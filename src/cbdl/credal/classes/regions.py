@@ -15,8 +15,8 @@ Only "minimal" is never larger than the other two.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, cast, get_args
 
 import torch
 from torch import Tensor
@@ -24,8 +24,6 @@ from torch import Tensor
 from cbdl.credal._batch import in_chunks
 from cbdl.credal._border import Array, ArrayLike, Border, check_alpha, first, float64
 from cbdl.credal.classes.cover import smallest_cover
-
-Method = Literal["union", "lower-density", "minimal"]
 
 ROUNDING = 1e-12
 """A level that misses 1 - alpha by less is reached: 0.6 + 0.2 + 0.1 is 0.9. Use 1e-6 for float32 inputs."""
@@ -164,17 +162,9 @@ def _solve(P: Tensor, alpha: float, method: str, slack: float, tolerance: float)
     if not 0 <= slack < level:
         raise ValueError(f"slack is {slack:g}; it must be at least 0 and below 1 - alpha = {level:g}")
     target = level - slack - tolerance
-    if method not in get_args(Method):
-        raise ValueError(f"method is {method!r}; give one of {', '.join(map(repr, get_args(Method)))}")
-    B, m, J = P.shape
-    match cast(Method, method):
-        case "union":
-            (mask,) = in_chunks(lambda p: (_union(p, target),), P, per_set=40 * m * J)
-        case "lower-density":
-            (mask,) = in_chunks(lambda p: (_lower_density(p, target, tolerance),), P, per_set=32 * m * J)
-        case "minimal":
-            return smallest_cover(P, target, tolerance)
-    return mask, torch.full((B,), -1, dtype=torch.int64, device=P.device)
+    if method not in REGIONS:
+        raise ValueError(f"method is {method!r}; give one of {', '.join(map(repr, REGIONS))}")
+    return REGIONS[method](P, target, tolerance)
 
 
 def credible_set(p: Tensor, alpha: float, *, slack: float = 0.0, tolerance: float = ROUNDING) -> Tensor:
@@ -195,15 +185,37 @@ def _credible_set(p: Tensor, target: float) -> Tensor:
     return torch.zeros_like(keep).scatter_(-1, order, keep)
 
 
-def _union(P: Tensor, target: float) -> Tensor:
-    return _credible_set(P, target).any(-2)
+def unproven(P: Tensor) -> Tensor:
+    """(B,): the gap of regions that are not claimed to be minimal."""
+    return torch.full(P.shape[:1], -1, dtype=torch.int64, device=P.device)
 
 
-def _lower_density(P: Tensor, target: float, tolerance: float) -> Tensor:
+def _union(P: Tensor, target: float, tolerance: float) -> tuple[Tensor, Tensor]:
+    """The classes that belong to the credible set of some extreme."""
+    m, J = P.shape[-2:]
+    (mask,) = in_chunks(lambda p: (_credible_set(p, target).any(-2),), P, per_set=40 * m * J)
+    return mask, unproven(P)
+
+
+def _lower_density(P: Tensor, target: float, tolerance: float) -> tuple[Tensor, Tensor]:
     """{y : min_j p_j(y) >= c} with the largest c whose lower probability reaches the target."""
-    density = P.amin(-2)
-    order = density.argsort(dim=-1, descending=True, stable=True)
-    reached = P.gather(-1, order.unsqueeze(-2).expand_as(P)).cumsum(-1).amin(-2)
-    last = (reached < target).sum(-1, keepdim=True).clamp_max(P.shape[-1] - 1)
-    level = density.gather(-1, order.gather(-1, last))
-    return density >= level * (1 - tolerance)
+
+    def part(p: Tensor) -> tuple[Tensor]:
+        density = p.amin(-2)
+        order = density.argsort(dim=-1, descending=True, stable=True)
+        reached = p.gather(-1, order.unsqueeze(-2).expand_as(p)).cumsum(-1).amin(-2)
+        last = (reached < target).sum(-1, keepdim=True).clamp_max(p.shape[-1] - 1)
+        level = density.gather(-1, order.gather(-1, last))
+        return (density >= level * (1 - tolerance),)
+
+    m, J = P.shape[-2:]
+    (mask,) = in_chunks(part, P, per_set=32 * m * J)
+    return mask, unproven(P)
+
+
+REGIONS: dict[str, Callable[[Tensor, float, float], tuple[Tensor, Tensor]]] = {
+    "union": _union,
+    "lower-density": _lower_density,
+    "minimal": smallest_cover,
+}
+"""By name: (sets (B, m, J), target probability, tolerance) -> mask (B, J), and the gap to the minimum (B,)."""
