@@ -13,6 +13,7 @@ from torch import Tensor
 
 from cbdl.bayes.cohort import Cohort, Member
 from cbdl.bayes.data import TrainingData, as_input, prepare
+from cbdl.bayes.devices import check_device
 from cbdl.bayes.diagnostics import Diagnostics, diagnose
 from cbdl.bayes.likelihoods import Likelihood, agree
 from cbdl.bayes.methods.mean_field import MeanField
@@ -83,7 +84,7 @@ class CBDL:
         self.seed, self.standardize = seed, standardize
         self.trainable = (trainable,) if isinstance(trainable, str) else trainable
         self.engine: Engine = Local() if engine is None else engine
-        self.device, self.dtype, self.verbose = torch.device(device), dtype, verbose
+        self.device, self.dtype, self.verbose = check_device(device), dtype, verbose
         self._learned: Learned | None = None
         self._data: TrainingData | None = None
 

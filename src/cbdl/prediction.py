@@ -8,7 +8,6 @@ many bootstrap replicates of itself as there are members, and the epistemic unce
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 
 from cbdl.bayes._random import generator, mix
 from cbdl.bayes.cohort import Cohort, Member
+from cbdl.bayes.counts import count_cap, count_mixtures
 from cbdl.bayes.data import Standard
 from cbdl.bayes.methods.protocol import Posterior
 from cbdl.credal import CategoricalCredalSet, DiagonalNormalCredalSet, MixtureCredalSet, NormalCredalSet
@@ -28,8 +28,6 @@ MAX_MEMORY = 1 << 30
 """Bytes of working memory that a prediction may use beyond its answer."""
 DRAWS = 20
 """Draws of the parameters behind a prediction, unless the user asks for another number."""
-COUNT_TAIL = 1e-9
-"""Counts beyond this upper tail of every member share the last class."""
 
 
 @dataclass(frozen=True)
@@ -263,11 +261,16 @@ def activations(network: nn.Module, x: Tensor) -> int:
 
 def _average(learned: Learned, x: Tensor, weights: Tensor, max_memory: int) -> Tensor:
     """(rows, m, W, J): class probabilities averaged over draws with each of the W weightings (never logits)."""
-    cap = _largest_count(learned, x, weights.shape[1], max_memory) if learned.space == "counts" else None
+    cap = None
+    if learned.space == "counts":
+        rate = max(float(told["rate"].max()) for *_, told in blocks(learned, x, weights.shape[1], max_memory))
+        cap = count_cap(rate, x.shape[0] * len(learned.members) * weights.shape[0], max_memory)
     total: Tensor | None = None
     for members, draws, rows, told in blocks(learned, x, weights.shape[1], max_memory):
-        probs = told["probs"] if cap is None else _count_probabilities(told["rate"], cap)
-        part = torch.einsum("wd,mdrj->rmwj", weights[:, draws], probs.double().cpu())
+        if cap is None:
+            part = torch.einsum("wd,mdrj->rmwj", weights[:, draws], told["probs"].double().cpu())
+        else:
+            part = count_mixtures(told["rate"], weights[:, draws], cap, max_memory)
         if total is None:
             total = part.new_zeros(x.shape[0], len(learned.members), *part.shape[2:])
         total[rows, members] += part
@@ -318,23 +321,3 @@ def simulate(learned: Learned, x: Tensor, n: int, seed: int, max_memory: int = M
             made[rows, member, draws] = drawn[:, i]
     assert made is not None
     return made
-
-
-# --- counts ----------------------------------------------------------------------------------------------
-
-
-def _largest_count(learned: Learned, x: Tensor, draws: int, max_memory: int) -> int:
-    rate = max(float(told["rate"].max()) for *_, told in blocks(learned, x, draws, max_memory))
-    # Chernoff: P(N >= rate + t) <= exp(-t^2 / (2 (rate + t / 3)))
-    bound = -2 * math.log(COUNT_TAIL)
-    return math.ceil(rate + bound / 6 + math.sqrt((bound / 6) ** 2 + bound * rate)) + 1
-
-
-def _count_probabilities(rate: Tensor, cap: int) -> Tensor:
-    """(..., cap + 1): P(N = 0), ..., P(N = cap - 1), P(N >= cap) under Poisson(rate)."""
-    if rate.ndim > 3:
-        raise ValueError("counts with several outputs have no credal set yet; use predict_samples")
-    rate = rate.double().unsqueeze(-1)
-    n = torch.arange(cap, dtype=torch.float64, device=rate.device)
-    p = (n * rate.log() - rate - torch.lgamma(n + 1)).exp()
-    return torch.cat([p, (1 - p.sum(-1, keepdim=True)).clamp_min(0)], -1)

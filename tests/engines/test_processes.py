@@ -29,18 +29,18 @@ from engine_cases import (
 )
 from torch import nn
 
-from cbdl.bayes import likelihoods, priors
+from cbdl.bayes import likelihoods, priors, progress
 from cbdl.bayes.checkpoint import CheckpointError
 from cbdl.bayes.data import prepare
 from cbdl.bayes.methods.mean_field import MeanField
 from cbdl.bayes.train import Interrupted, Run, TrainingWarning
-from cbdl.engines import Local, Processes, WorkerError, board, local, processes
+from cbdl.engines import Local, Processes, WorkerError, local, processes
 
 
 def test_workers_give_the_tensors_of_one_process(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(board, "EVERY", 0.0)
+    monkeypatch.setattr(progress, "EVERY", 0.0)
     tasks, data = todo(3), images()
     made = Processes(3).train(tasks, data, METHOD, Run(verbose=True))
     assert_same(made, reference(tasks, data, 3))
@@ -115,7 +115,7 @@ SCRIPT = """
     import sys, time
     import torch
     from torch import nn
-    from cbdl.bayes import likelihoods, priors
+    from cbdl.bayes import likelihoods, priors, progress
     from cbdl.bayes.data import prepare
     from cbdl.bayes.methods.mean_field import MeanField
     from cbdl.bayes.train import Run

@@ -29,9 +29,9 @@ from engine_cases import (
     when_ready,
 )
 
-from cbdl.bayes import likelihoods, priors
+from cbdl.bayes import likelihoods, priors, progress
 from cbdl.bayes.train import Interrupted, Run
-from cbdl.engines import Local, Ray, WorkerError, board, local
+from cbdl.engines import Local, Ray, WorkerError, local
 
 pytest.importorskip("ray")
 
@@ -55,7 +55,7 @@ def cluster() -> Iterator[Any]:
 def test_tasks_give_the_tensors_of_one_process(
     cluster: Any, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(board, "EVERY", 0.0)
+    monkeypatch.setattr(progress, "EVERY", 0.0)
     tasks, data = todo(3), images()
     made = Ray(workers=3).train(tasks, data, METHOD, Run(verbose=True))
     assert_same(made, reference(tasks, data, 3))

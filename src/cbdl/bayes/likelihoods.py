@@ -16,12 +16,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
+import numpy as np
 import torch
 from scipy.stats import chi2
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cbdl.nets.instances import as_factory
+
 from ._densities import HALF_LOG_2PI
+from .counts import HIGH, LOW, poisson_log_density
 
 Factory: TypeAlias = Callable[[], nn.Module]
 Scale: TypeAlias = float | Literal["learned", "heteroscedastic"]
@@ -40,7 +44,11 @@ class Likelihood:
     """What all likelihoods share. `space` says what is predicted; S likelihoods must agree on it."""
 
     net: Factory
+    """Makes a new network; a module instance is taken as the template of one (`cbdl.nets.instances`)."""
     space: ClassVar[Literal["classes", "real", "counts"]]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "net", as_factory(self.net))
 
     def noise(self, unit: Tensor) -> Tensor:
         """Initial noise parameters (Q,) of a member."""
@@ -176,7 +184,10 @@ class Bernoulli(Likelihood):
 
 @dataclass(frozen=True)
 class Poisson(Likelihood):
-    """Counts with rate exp(network output); any event shape, coordinates independent."""
+    """Counts with rate exp(network output); any event shape, coordinates independent.
+
+    Far from the data outputs may be anything: rates are described between 1.8e-35 and 2.4e17.
+    """
 
     net: Factory
     space: ClassVar[Literal["counts"]] = "counts"
@@ -191,17 +202,31 @@ class Poisson(Likelihood):
         _check_size("Poisson", out, y, 1)
 
     def log_density(self, out: Tensor, y: Tensor, noise: Tensor, unit: Tensor) -> Tensor:
-        rate = out.reshape(out.shape[:2] + y.shape)
-        return _event_sum(y * rate - rate.exp() - torch.lgamma(y + 1), y.ndim)
+        return _event_sum(poisson_log_density(y, out.reshape(out.shape[:2] + y.shape)), y.ndim)
 
     def describe(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor) -> dict[str, Tensor]:
-        return {"rate": out.reshape(out.shape[:3] + loc.shape).exp()}
+        return {"rate": out.reshape(out.shape[:3] + loc.shape).clamp(LOW, HIGH).exp()}
 
     def draw(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor, source: torch.Generator) -> Tensor:
         return torch.poisson(self.describe(out, noise, loc, unit)["rate"], generator=source)
 
 
 # --------------------------------------------------------------------------------------------- real numbers
+
+
+def check_scale(scale: object, name: str = "scale") -> None:
+    """A ValueError unless `scale` is one, which the user knows as the argument `name`."""
+    if isinstance(scale, str):
+        if scale not in ("learned", "heteroscedastic"):
+            raise ValueError(
+                f'{name} is {scale!r}; give a standard deviation, "learned" or "heteroscedastic"'
+            )
+    elif isinstance(scale, bool) or not isinstance(scale, int | float | np.floating | np.integer):
+        raise ValueError(
+            f'{name} is {scale!r}; give a number (a standard deviation), "learned" or "heteroscedastic"'
+        )
+    elif not (math.isfinite(scale) and scale > 0):
+        raise ValueError(f"{name} is {scale}; a standard deviation is positive and finite")
 
 
 class _LocationScale(Likelihood):
@@ -211,13 +236,8 @@ class _LocationScale(Likelihood):
     scale: Scale
 
     def __post_init__(self) -> None:
-        if isinstance(self.scale, str):
-            if self.scale not in ("learned", "heteroscedastic"):
-                raise ValueError(
-                    f'scale is {self.scale!r}; give a standard deviation, "learned" or "heteroscedastic"'
-                )
-        elif not (math.isfinite(self.scale) and self.scale > 0):
-            raise ValueError(f"scale is {self.scale}; a standard deviation is positive and finite")
+        super().__post_init__()
+        check_scale(self.scale)
 
     def check(self, y: Tensor) -> None:
         if not y.is_floating_point():

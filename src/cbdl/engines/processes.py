@@ -20,15 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import joblib  # type: ignore[import-untyped]
 from safetensors.torch import save_file
 
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.methods.protocol import Method, Posterior
 from cbdl.bayes.rows import TrainingData
-from cbdl.bayes.train import Run, _Stop
+from cbdl.bayes.train import Run, Stop
 
 from .board import Place, board
+from .cores import cores
 from .job import Outcome, WorkerError, pack
 from .local import Task
 from .schedule import Schedule, Work, scratch
@@ -72,7 +72,7 @@ class Processes:
             raise ValueError(
                 f"Processes trains on the CPU, the data is on {data.held.x.device}; use device='cpu', or engine=Local()"
             )
-        workers = self.workers or max(1, joblib.cpu_count() // self.threads)
+        workers = self.workers or max(1, cores() // self.threads)
         with scratch() as place:
             work = Work.of(
                 todo,
@@ -179,7 +179,7 @@ def _carry_out(
     inbox: queue.SimpleQueue[tuple[_Worker, Any]] = queue.SimpleQueue()
     crew: list[_Worker] = []
     told = False
-    with _closed_at_the_end(crew), _Stop(run.stop) as stop:
+    with _closed_at_the_end(crew), Stop(run.stop) as stop:
         while True:
             if schedule.halting and not told:
                 told = True

@@ -26,7 +26,7 @@ from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.methods.protocol import Method, Posterior
 from cbdl.bayes.progress import Progress
 from cbdl.bayes.rows import TrainingData
-from cbdl.bayes.train import Run, _Stop
+from cbdl.bayes.train import Run, Stop
 
 from .board import Place, board
 from .job import Outcome, WorkerError, pack, perform, unpack
@@ -106,7 +106,7 @@ class Ray:
         running: dict[Any, int] = {}
         told = False
         try:
-            with _Stop(run.stop) as stop:
+            with Stop(run.stop) as stop:
                 while True:
                     if schedule.halting and not told:
                         ray.get(mailbox.stop.remote())
