@@ -90,7 +90,7 @@ def test_any_normal_prior_on_a_deep_networks_last_layer_is_exact_in_the_users_un
     posterior = LastLayer(epochs=5).fit(cohort, data, Run())
     assert isinstance(posterior, LastLayerPosterior)
     head = Head.of(cohort, None)
-    phi = features(cohort, posterior.mean[0], {}, head, data.x)
+    phi, _ = features(cohort, posterior.mean[0], {}, head, data)
     phi = torch.cat([phi, torch.ones_like(phi[:, :1])], 1)
     loc = head.matrix(cohort.prior.location()[:, head.start :])
     scale = head.matrix(cohort.prior.spread()[:, head.start :])
@@ -185,8 +185,8 @@ def test_classes_get_the_laplace_approximation_at_the_mode_of_each_prior() -> No
     for k in (0, 2):
         assert float((root[k].T @ gradient[k]).norm()) < 2e-3
     at = Head.of(cohort, None)
-    phi = features(cohort, posterior.mode[0], {}, at, data.x)
-    small, own = at.cohort(cohort, posterior.mode[0], phi), at.data(data, phi)
+    phi, y = features(cohort, posterior.mode[0], {}, at, data)
+    small, own = at.cohort(cohort, posterior.mode[0], phi), at.data(data, phi, y)
     heads = posterior.mode[:, 12:]
     precision = gauss_newton(
         small, heads, posterior.noise, {}, own, at.part(small).__class__.of(small.layout, "all", phi.device)

@@ -87,7 +87,7 @@ class Cohort:
             names = Layout.of(likelihood.net.module, trainable).names
         network = _make(likelihood, mix(seed, "network", s), device, dtype, names)
         layout = Layout.of(network, trainable)
-        likelihood.check(held.y)
+        likelihood.check(held.y, whole=held.rows == data.rows)
         likelihood.check_outputs(_output_shape(network, held.x), held.y)
         starts = [_start(likelihood, layout, m.seed, device, dtype) for m in members]
         forward = Forward.choose(
@@ -159,6 +159,8 @@ class Cohort:
         `weigh`: the weight of each draw, one number for all or a function of the nll. In training mode `buffers` are
         updated in place.
         """
+        if not batch.checked:
+            self.likelihood.check(batch.y, whole=False)
         score = self.scorer(batch)
         if not callable(weigh):
             number = weigh

@@ -54,8 +54,11 @@ class Likelihood:
         """Initial noise parameters (Q,) of a member."""
         return unit.new_zeros(0)
 
-    def check(self, y: Tensor) -> None:
-        """A ValueError if the targets (rows, *event) cannot come from this noise model."""
+    def check(self, y: Tensor, whole: bool = True) -> None:
+        """A ValueError if the targets (rows, *event) cannot come from this noise model.
+
+        `whole`: these are all the targets there are, not a sample of a stream.
+        """
         raise NotImplementedError
 
     def check_outputs(self, out: tuple[int, ...], y: Tensor) -> None:
@@ -108,6 +111,9 @@ def _check_labels(y: Tensor, classes: int | None = None) -> None:
             f"to {classes - 1}); "
             "give it more outputs or number the classes from 0"
         )
+
+
+def _check_variety(y: Tensor) -> None:
     if bool((y == y[0]).all()):
         raise ValueError(f"y holds one class only ({int(y[0])}); a classifier needs at least two")
 
@@ -119,8 +125,10 @@ class Categorical(Likelihood):
     net: Factory
     space: ClassVar[Literal["classes"]] = "classes"
 
-    def check(self, y: Tensor) -> None:
+    def check(self, y: Tensor, whole: bool = True) -> None:
         _check_labels(y)
+        if whole:
+            _check_variety(y)
 
     def check_outputs(self, out: tuple[int, ...], y: Tensor) -> None:
         if len(out) != 1 or out[0] < 2:
@@ -156,8 +164,10 @@ class Bernoulli(Likelihood):
     net: Factory
     space: ClassVar[Literal["classes"]] = "classes"
 
-    def check(self, y: Tensor) -> None:
+    def check(self, y: Tensor, whole: bool = True) -> None:
         _check_labels(y, 2)
+        if whole:
+            _check_variety(y)
 
     def check_outputs(self, out: tuple[int, ...], y: Tensor) -> None:
         if math.prod(out) != 1:
@@ -192,7 +202,7 @@ class Poisson(Likelihood):
     net: Factory
     space: ClassVar[Literal["counts"]] = "counts"
 
-    def check(self, y: Tensor) -> None:
+    def check(self, y: Tensor, whole: bool = True) -> None:
         bad = (y < 0) | (y != y.round()) if y.is_floating_point() else y < 0
         if bad.any():
             at = tuple(bad.nonzero()[0].tolist())
@@ -239,7 +249,7 @@ class _LocationScale(Likelihood):
         super().__post_init__()
         check_scale(self.scale)
 
-    def check(self, y: Tensor) -> None:
+    def check(self, y: Tensor, whole: bool = True) -> None:
         if not y.is_floating_point():
             raise ValueError(f"y holds {y.dtype}; targets of a regression are real numbers")
 
