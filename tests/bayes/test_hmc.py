@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import warnings
 from pathlib import Path
@@ -159,7 +158,6 @@ def test_effective_size_and_rhat_of_known_chains() -> None:
     assert torch.equal(rhat(torch.ones(2, 10, 1)), torch.ones(1, dtype=torch.float64))
 
 
-@pytest.mark.skipif(importlib.util.find_spec("arviz") is None, reason="arviz is not installed")
 def test_effective_size_and_rhat_agree_with_arviz() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -110,7 +110,8 @@ def settings_are_a_frozen_dataclass(case: Case) -> None:
 
 
 def _frozen(method: Any) -> bool:
-    return is_dataclass(method) and bool(type(method).__dataclass_params__.frozen)
+    kind: Any = type(method)
+    return is_dataclass(method) and bool(kind.__dataclass_params__.frozen)
 
 
 def training_leaves_the_cohort_alone(case: Case) -> None:
