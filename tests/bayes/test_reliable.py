@@ -35,7 +35,7 @@ def test_a_run_killed_at_five_random_moments_ends_with_the_same_bits(tmp_path: P
     steps = [int(line) for line in done.stdout.split()]
     assert len(steps) == 5
     assert steps == sorted(steps)
-    assert steps[-1] < 200
+    assert steps[-1] < 14 * 8
     truth, resumed = load_file(tmp_path / "whole.safetensors"), load_file(tmp_path / "resumed.safetensors")
     assert resumed.keys() == truth.keys()
     for name, value in truth.items():

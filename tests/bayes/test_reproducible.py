@@ -73,8 +73,9 @@ def test_identical_priors_and_seeds_give_identical_members() -> None:
     cohort = Cohort.of([priors.Normal()] * 3, likelihoods.Normal(small), made, members=members)
     posterior = MeanField(epochs=5).fit(cohort, made, Run())
     for value in posterior.state().values():
-        assert torch.equal(value[0], value[1])
-        assert not torch.equal(value[0], value[2])
+        # to rounding: where a member stands in a batched product may decide which kernel computes it
+        torch.testing.assert_close(value[0], value[1], rtol=1e-9, atol=1e-9)
+        assert not torch.allclose(value[0], value[2], rtol=1e-3, atol=1e-3)
 
 
 def fit(factory: Factory, seed: int = 0) -> MeanFieldPosterior:

@@ -18,7 +18,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 import torch
-from scipy.stats import chi2
+from scipy.special import gammaincinv
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -393,7 +393,9 @@ class StudentT(_LocationScale):
 
     def normals(self) -> tuple[Tensor, Tensor]:
         # the variance is (df - 2) / chi-squared(df)
-        low, high = (math.log((self.df - 2) / float(chi2.ppf(p, self.df))) for p in (1 - 1e-5, 1e-6))
+        low, high = (
+            math.log((self.df - 2) / float(2 * gammaincinv(self.df / 2, p))) for p in (1 - 1e-5, 1e-6)
+        )
         return _scale_mixture(low, high, lambda u: -0.5 * self.df * u - 0.5 * (self.df - 2) * (-u).exp())
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
+import numpy as np
 
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.methods.protocol import Method, Posterior
@@ -29,7 +29,7 @@ from cbdl.bayes.train import Run, Stop
 
 from .board import Place, board
 from .cores import cores
-from .job import Outcome, WorkerError, pack
+from .job import Outcome, Packed, WorkerError, pack
 from .local import Task
 from .schedule import Schedule, Work, scratch
 from .worker import read, write
@@ -85,25 +85,19 @@ class Processes:
                 scratch=place,
                 every_seconds=every_seconds,
             )
-            shared = _share(data, Path(place) / "data.safetensors")
+            shared = _share(data, Path(place))
             with board(run.verbose, work.labels) as shown:
                 schedule = Schedule(work.labels, self.retries, shown, checkpoint_dir)
                 _carry_out(schedule, work.jobs, shared, min(workers, len(work.jobs)), self.threads, run)
             return work.result(method, schedule.conclude())
 
 
-def _share(data: TrainingData, path: Path) -> tuple[str, bytes]:
-    """The data in a file that workers map."""
-    skeleton, tensors = pack(data)
-    seen: set[int] = set()
-    ready = {}
-    for i, x in enumerate(tensors):
-        # no two tensors of a safetensors file may share memory
-        start = x.untyped_storage().data_ptr()
-        ready[str(i)] = x.clone() if start in seen else x
-        seen.add(start)
-    save_file(ready, path)
-    return str(path), skeleton
+def _share(data: TrainingData, folder: Path) -> tuple[str, Packed]:
+    """The data in files that workers map."""
+    packed, arrays = pack(data)
+    for i, array in enumerate(arrays):
+        np.save(folder / f"data-{i}.npy", array)
+    return str(folder), packed
 
 
 class _Worker:
@@ -173,7 +167,7 @@ def _closed_at_the_end(crew: list[_Worker]) -> Iterator[None]:
 
 
 def _carry_out(
-    schedule: Schedule, jobs: Sequence[bytes], shared: tuple[str, bytes], number: int, threads: int, run: Run
+    schedule: Schedule, jobs: Sequence[bytes], shared: tuple[str, Packed], number: int, threads: int, run: Run
 ) -> None:
     """Give out jobs until all groups have ended or the run halts."""
     inbox: queue.SimpleQueue[tuple[_Worker, Any]] = queue.SimpleQueue()
