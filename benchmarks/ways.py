@@ -49,14 +49,7 @@ def step(make: object, shape: tuple[int, ...], way: Way | None) -> tuple[str, fl
     theta, buffers = cohort.initial.unsqueeze(1), {n: b.clone() for n, b in cohort.initial_buffers.items()}
 
     def run() -> None:
-        cohort.forward.gradient(
-            theta,
-            cohort.initial_noise,
-            batch.x,
-            buffers,
-            cohort.scorer(batch),
-            lambda seen, rows: torch.ones_like(seen),
-        )
+        cohort.gradient(theta, cohort.initial_noise, batch, buffers, 1.0)
 
     run()
     return cohort.forward.way, best_of(run, 5)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from cbdl.bayes.methods.checks import check_method
 
 import cbdl
+from cbdl.bayes.methods.checks import check_method
 from protocols import check_class_distance, check_class_region, check_likelihood, check_prior, check_study
 
 ROOT = Path(__file__).parent.parent

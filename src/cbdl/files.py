@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import IO, TextIO
 
 
-def write(path: Path, content: bytes | str) -> None:
-    """`content` as the file `path`; text is UTF-8."""
+def write(path: Path, content: bytes | str, previous: Path | None = None) -> None:
+    """`content` as the file `path`; text is UTF-8. What was there before is kept as `previous`, if that is given."""
     with _fresh(path) as fresh:
         put(fresh, content)
+        if previous is not None and path.exists():
+            # a second name first: there is no moment without a whole file
+            _second_name(path, previous)
 
 
 @contextlib.contextmanager
@@ -55,7 +58,7 @@ def _fresh(path: Path) -> Iterator[Path]:
             fresh.unlink()
 
 
-def second_name(path: Path, name: Path) -> None:
+def _second_name(path: Path, name: Path) -> None:
     """The file `path` under the name `name` as well, which then outlives a replacement of `path`."""
     with contextlib.suppress(FileNotFoundError):
         name.unlink()

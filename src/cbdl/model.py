@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from cbdl import store
 from cbdl.bayes.cohort import Member
 from cbdl.bayes.data import TrainingData, as_input, prepare
+from cbdl.bayes.devices import check_device
 from cbdl.bayes.diagnostics import Diagnostics, diagnose
 from cbdl.bayes.learned import Learned, Part
 from cbdl.bayes.likelihoods import Likelihood, agree
@@ -79,7 +80,7 @@ class CBDL:
             (trainable,) if isinstance(trainable, str) else None if trainable is None else tuple(trainable)
         )
         self.engine: Engine = Local() if engine is None else engine
-        self.device, self.dtype, self.verbose = torch.device(device), dtype, verbose
+        self.device, self.dtype, self.verbose = check_device(device), dtype, verbose
         self._learned: Learned | None = None
         self._data: TrainingData | None = None
 

@@ -22,7 +22,7 @@ from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.methods.mean_field import MeanField
 from cbdl.bayes.train import Run
 
-EPOCHS = 25
+EPOCHS = 14
 
 
 def net() -> nn.Module:
@@ -61,7 +61,7 @@ def main(directory: Path) -> None:
     path, output = directory / "killed", directory / "resumed.safetensors"
     for _ in range(5):
         child, steps = spawn(path, output)
-        for _ in range(pick.randint(0, 25)):
+        for _ in range(pick.randint(0, 12)):
             os.read(steps, 1)
         time.sleep(pick.uniform(0.0, 0.01))
         os.kill(child, signal.SIGKILL)

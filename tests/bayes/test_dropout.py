@@ -124,7 +124,7 @@ def test_a_member_alone_is_the_member_in_its_cohort_and_resumes(tmp_path: Path) 
     resumed = settings.fit(cohort, data, Run(checkpoint=Checkpoint(tmp_path / "run")))
     assert torch.equal(resumed.weights, together.weights)
     again = settings.from_state(cohort, together.state())
-    assert torch.equal(again.sample(3, 2), together.sample(3, 2))
+    torch.testing.assert_close(again.sample(3, 2), together.sample(3, 2))
 
 
 def test_bad_settings_are_named() -> None:

@@ -16,7 +16,7 @@ from cbdl.bayes.data import prepare
 from cbdl.bayes.methods.ensemble import Ensemble
 from cbdl.bayes.train import Interrupted, Run
 
-FAST = Ensemble(epochs=1500, batch_size=64, lr=0.03)
+FAST = Ensemble(epochs=800, batch_size=64, lr=0.05)
 
 
 def test_the_points_are_the_exact_modes_of_all_members() -> None:
@@ -28,7 +28,7 @@ def test_the_points_are_the_exact_modes_of_all_members() -> None:
 
 def test_restarts_of_a_convex_problem_meet_and_start_apart() -> None:
     cohort, data, truth = problem()
-    posterior = Ensemble(epochs=1500, batch_size=64, lr=0.03, restarts=3).fit(cohort, data, Run())
+    posterior = Ensemble(epochs=600, batch_size=64, lr=0.05, restarts=3).fit(cohort, data, Run())
     assert torch.allclose(posterior.points, truth.mean.unsqueeze(1).expand(-1, 3, -1), atol=1e-4)
     short = Ensemble(epochs=1, lr=1e-9, restarts=3).fit(cohort, data, Run())
     assert torch.allclose(short.points[:, 0], cohort.initial, atol=1e-6)
@@ -57,12 +57,12 @@ def test_every_draw_is_a_point_and_each_comes_before_one_comes_twice() -> None:
         for part in (drawn[k, :3], drawn[k, 3:6]):
             assert torch.equal(part.sort(0).values, posterior.points[k].sort(0).values)
     again = Ensemble(restarts=3).from_state(cohort, posterior.state())
-    assert torch.equal(again.sample(7, seed=1), drawn)
+    torch.testing.assert_close(again.sample(7, seed=1), drawn)
 
 
 def test_a_learned_scale_is_the_root_mean_square_residual() -> None:
     cohort, data, _ = problem(rows=200, scale="learned")
-    posterior = Ensemble(epochs=2000, batch_size=256, lr=0.03).fit(cohort, data, Run())
+    posterior = Ensemble(epochs=600, batch_size=256, lr=0.05).fit(cohort, data, Run())
     out = cohort.forward(posterior.points, data.x, {})[:, 0, :, 0]
     rms = (out - data.y).square().mean(1).sqrt()
     assert torch.allclose(posterior.noise[:, 0].exp() + 1e-3, rms, rtol=1e-3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import warnings
 from pathlib import Path
@@ -54,7 +53,7 @@ def test_a_posterior_without_closed_form_agrees_with_quadrature() -> None:
     chosen = [priors.Laplace(0.0, 1.0), priors.StudentT(4.0, 0.0, 2.0), priors.ScaleMixture(2.0, 0.3)]
     net = lambda: nn.Linear(1, 1, bias=False)  # noqa: E731
     cohort = Cohort.of(chosen, likelihoods.Bernoulli(net), data)
-    posterior = SHORT.fit(cohort, data, Run())
+    posterior = HMC(warmup=150, draws=150, chains=4).fit(cohort, data, Run())
     assert isinstance(posterior.record, HMCRecord)
     sign = (2 * y - 1).double()
     # Simpson's rule on either side of the kink at 0
@@ -77,7 +76,7 @@ def test_a_posterior_without_closed_form_agrees_with_quadrature() -> None:
 def test_a_learned_scale_comes_near_the_most_evident_one() -> None:
     cohort, data, _ = problem(rows=60, scale="learned")
     exact = LastLayer().fit(cohort, data, Run())
-    posterior = HMC(warmup=300, draws=50, chains=8).fit(cohort, data, Run())
+    posterior = HMC(warmup=200, draws=10, chains=8).fit(cohort, data, Run())
     assert torch.allclose(posterior.noise.exp(), exact.noise.exp(), rtol=0.05)
 
 
@@ -139,7 +138,7 @@ def test_double_samples_float32_data_in_float64_and_keeps_float32() -> None:
     assert cohort.forward.network[0].weight.dtype == torch.float32  # type: ignore[index]
     assert predict(cohort, posterior, data, data.x, draws=8)["loc"].shape == (2, 8, 40)
     again = HMC().from_state(cohort, posterior.state())
-    assert torch.equal(again.sample(5, 1), posterior.sample(5, 1))
+    torch.testing.assert_close(again.sample(5, 1), posterior.sample(5, 1))
 
 
 def test_effective_size_and_rhat_of_known_chains() -> None:
@@ -159,7 +158,6 @@ def test_effective_size_and_rhat_of_known_chains() -> None:
     assert torch.equal(rhat(torch.ones(2, 10, 1)), torch.ones(1, dtype=torch.float64))
 
 
-@pytest.mark.skipif(importlib.util.find_spec("arviz") is None, reason="arviz is not installed")
 def test_effective_size_and_rhat_agree_with_arviz() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

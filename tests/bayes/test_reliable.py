@@ -17,7 +17,6 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from cbdl.bayes import checkpoint as checkpoints
 from cbdl.bayes import data, likelihoods, priors
 from cbdl.bayes.checkpoint import Checkpoint, CheckpointError
 from cbdl.bayes.cohort import Cohort
@@ -36,7 +35,7 @@ def test_a_run_killed_at_five_random_moments_ends_with_the_same_bits(tmp_path: P
     steps = [int(line) for line in done.stdout.split()]
     assert len(steps) == 5
     assert steps == sorted(steps)
-    assert steps[-1] < 200
+    assert steps[-1] < 14 * 8
     truth, resumed = load_file(tmp_path / "whole.safetensors"), load_file(tmp_path / "resumed.safetensors")
     assert resumed.keys() == truth.keys()
     for name, value in truth.items():
@@ -180,7 +179,7 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(tmp_path: Path, monkeypatch:
     def full(handle: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(checkpoints.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(CheckpointError, match=r"No space left on device.*last good one is kept"):
         resume(path)
     assert path.read_bytes() == blob

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from zoo import ZOO, Factory
 
-from cbdl import memory
 from cbdl.bayes import data, likelihoods, priors
 from cbdl.bayes._random import NormalStream
 from cbdl.bayes.cohort import Cohort, Member
@@ -74,8 +73,9 @@ def test_identical_priors_and_seeds_give_identical_members() -> None:
     cohort = Cohort.of([priors.Normal()] * 3, likelihoods.Normal(small), made, members=members)
     posterior = MeanField(epochs=5).fit(cohort, made, Run())
     for value in posterior.state().values():
-        assert torch.equal(value[0], value[1])
-        assert not torch.equal(value[0], value[2])
+        # to rounding: where a member stands in a batched product may decide which kernel computes it
+        torch.testing.assert_close(value[0], value[1], rtol=1e-9, atol=1e-9)
+        assert not torch.allclose(value[0], value[2], rtol=1e-3, atol=1e-3)
 
 
 def fit(factory: Factory, seed: int = 0) -> MeanFieldPosterior:
@@ -111,7 +111,7 @@ def test_minibatches_are_a_function_of_seed_and_epoch_and_cover_every_row() -> N
 def test_large_data_is_gathered_batch_by_batch_in_the_same_order(monkeypatch: pytest.MonkeyPatch) -> None:
     made = regression()
     before = list(made.epoch(0, 3, 16))
-    monkeypatch.setattr(memory, "_limit", 4)
+    monkeypatch.setattr("cbdl.memory.limit", lambda: 0)
     for a, b in zip(before, made.epoch(0, 3, 16), strict=True):
         assert torch.equal(a.x, b.x)
         assert torch.equal(a.y, b.y)

@@ -6,23 +6,27 @@ beside it.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
 import struct
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
+from cbdl import files
+
+from .flat import shorten
+
 FORMAT = "cbdl-checkpoint-1"
+TEXT = 1 << 24
+"""Bytes that a checkpoint may have beside its tensors: names, settings, messages of members that failed."""
 
 
 class CheckpointError(RuntimeError):
@@ -37,7 +41,7 @@ def bytes_of(x: Tensor) -> memoryview:
     return memoryview(plain)
 
 
-def digest(tensors: dict[str, Tensor], text: str) -> str:
+def digest(tensors: Mapping[str, Tensor], text: str) -> str:
     """sha256 over names, types, shapes, bytes and the JSON text."""
     sha = hashlib.sha256(text.encode())
     for name in sorted(tensors):
@@ -47,81 +51,89 @@ def digest(tensors: dict[str, Tensor], text: str) -> str:
     return sha.hexdigest()
 
 
-def write(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+def write(path: Path, tensors: Mapping[str, Tensor], meta: dict[str, Any]) -> None:
     """Write `path` so that at every moment it is either the old file, whole, or the new one."""
     ready = {name: x.detach().cpu().contiguous() for name, x in tensors.items()}
     text = json.dumps(meta, sort_keys=True)
     blob = save_tensors(ready, {"format": FORMAT, "meta": text, "sha256": digest(ready, text)})
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    previous = path.with_name(f"{path.name}.previous")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
-            file.write(blob)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            # the old file gets a second name first: there is no moment without a whole checkpoint
-            with contextlib.suppress(FileNotFoundError):
-                previous.unlink()
-            try:
-                os.link(path, previous)
-            except OSError:  # a file system without links
-                previous.write_bytes(path.read_bytes())
-        os.replace(temporary, path)
-        _sync_directory(path.parent)
+        files.write(path, blob, previous=_previous(path))
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         raise CheckpointError(
             f"cannot write the checkpoint {path}: {error.strerror or error}. The last good one is kept; "
             "make room or choose another directory, then make the same call again to go on from it"
         ) from error
 
 
-def _sync_directory(directory: Path) -> None:
-    """Make the rename itself durable, where the system can."""
-    with contextlib.suppress(OSError):
-        handle = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and JSON of a checkpoint; a CheckpointError if one bit of it changed."""
+def read(path: Path, most: int | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and JSON of a checkpoint; a CheckpointError if one bit of it changed, or it has over `most` bytes."""
     try:
+        size = path.stat().st_size
+        if most is not None and size > most:
+            raise CheckpointError(
+                f"{path} has {size} bytes, a checkpoint of this run has at most {most}: it belongs to another run, or "
+                f"was altered{_advice(path)}"
+            )
         blob = path.read_bytes()
     except OSError as error:
         raise CheckpointError(f"cannot read the checkpoint {path}: {error.strerror or error}") from error
     try:
         header = _header(blob)
         tensors = load_tensors(blob)
-    except (SafetensorError, ValueError, KeyError, struct.error, RuntimeError) as error:
+    except Exception as error:  # whatever parsers make of damaged bytes
         raise CheckpointError(f"{path} is truncated or no checkpoint ({error}){_advice(path)}") from error
     if header.get("format") != FORMAT:
-        raise CheckpointError(f"{path} is not a checkpoint of this version ({header.get('format')!r})")
-    if digest(tensors, header.get("meta", "")) != header.get("sha256"):
+        raise CheckpointError(
+            f"{path} is not a checkpoint of this version ({header.get('format')!r}){_advice(path)}"
+        )
+    text = header.get("meta", "")
+    if digest(tensors, text) != header.get("sha256"):
         raise CheckpointError(f"{path} was altered: its content does not match its sha256{_advice(path)}")
-    return tensors, json.loads(header["meta"])
+    try:
+        meta = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} was altered: its text is no JSON ({error}){_advice(path)}") from error
+    if not isinstance(meta, dict):
+        raise CheckpointError(f"{path} was altered: its text describes no run{_advice(path)}")
+    return tensors, meta
 
 
 def _header(blob: bytes) -> dict[str, str]:
     (length,) = struct.unpack("<Q", blob[:8])
     if length > len(blob) - 8:
         raise ValueError("its header is cut short")
-    metadata: dict[str, str] = json.loads(blob[8 : 8 + length]).get("__metadata__", {})
+    metadata = json.loads(blob[8 : 8 + length]).get("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
+        raise ValueError("its header holds no text")
     return metadata
 
 
+def _previous(path: Path) -> Path:
+    return path.with_name(f"{path.name}.previous")
+
+
 def _advice(path: Path) -> str:
-    previous = path.with_name(f"{path.name}.previous")
-    if previous.exists():
+    previous = _previous(path)
+    if previous != path and previous.exists():
         return (
             f". The checkpoint before it is kept: rename {previous.name} to {path.name} to go on from there"
         )
     return ". Delete it to start again"
+
+
+def _check_fit(path: Path, tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> None:
+    """A CheckpointError unless names, types and shapes are those of the run."""
+    missing, extra = sorted(like.keys() - tensors.keys()), sorted(tensors.keys() - like.keys())
+    if missing or extra:
+        what = f"it lacks {shorten(missing)}" if missing else f"it holds {shorten(extra)}"
+        raise CheckpointError(f"{path} does not fit this run: {what}{_advice(path)}")
+    for name, wanted in like.items():
+        x = tensors[name]
+        if x.shape != wanted.shape or x.dtype != wanted.dtype:
+            raise CheckpointError(
+                f"{path} does not fit this run: {name} is {tuple(x.shape)} {x.dtype}, not {tuple(wanted.shape)} "
+                f"{wanted.dtype}{_advice(path)}"
+            )
 
 
 @dataclass
@@ -142,24 +154,34 @@ class Checkpoint:
             return True
         return time.monotonic() - self._last >= self.every_seconds
 
-    def save(self, tensors: dict[str, Tensor], meta: dict[str, Any], fingerprint: dict[str, str]) -> None:
+    def save(self, tensors: Mapping[str, Tensor], meta: dict[str, Any], fingerprint: dict[str, str]) -> None:
         write(self.path, tensors, {**meta, "fingerprint": fingerprint})
         self._last = time.monotonic()
 
-    def load(self, fingerprint: dict[str, str]) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """The saved state, or None if there is none; a CheckpointError if it belongs to another run."""
+    def load(
+        self, fingerprint: dict[str, str], like: Mapping[str, Tensor]
+    ) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The saved state, or None if there is none; a CheckpointError if it belongs to another run.
+
+        `like`: the tensors of this run. The saved ones have their names, types and shapes.
+        """
         path = self.path
         if not path.exists():
-            previous = path.with_name(f"{path.name}.previous")
-            if not previous.exists():
+            path = _previous(path)
+            if not path.exists():
                 return None
-            path = previous
-        tensors, meta = read(path)
-        theirs = meta.get("fingerprint", {})
+        tensors, meta = read(path, sum(x.numel() * x.element_size() for x in like.values()) + TEXT)
+        theirs = meta.get("fingerprint")
+        theirs = theirs if isinstance(theirs, dict) else {}
         differ = [name for name in fingerprint if fingerprint[name] != theirs.get(name)]
         if differ:
             raise CheckpointError(
                 f"{path} belongs to another run: {', '.join(differ)} differ. "
                 "Use another directory, or delete it to start again; it was left as it is"
             )
+        _check_fit(path, tensors, like)
         return tensors, meta
+
+    def refuse(self, what: str) -> CheckpointError:
+        """The error for a saved state whose numbers make no sense."""
+        return CheckpointError(f"{self.path} was altered: {what}{_advice(self.path)}")

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from cbdl.nets.instances import Template
+
 from ._random import mix
 from .checkpoint import bytes_of
 from .flat import Layout
@@ -80,9 +82,12 @@ class Cohort:
             raise ValueError("priors is empty; give at least one")
         held = data.held
         device, dtype = held.x.device, data.inputs.loc.dtype
-        network = _make(likelihood, mix(seed, "network", s), device, dtype)
+        names = None
+        if isinstance(likelihood.net, Template):
+            names = Layout.of(likelihood.net.module, trainable).names
+        network = _make(likelihood, mix(seed, "network", s), device, dtype, names)
         layout = Layout.of(network, trainable)
-        likelihood.check(held.y)
+        likelihood.check(held.y, whole=held.rows == data.rows)
         likelihood.check_outputs(_output_shape(network, held.x), held.y)
         starts = [_start(likelihood, layout, m.seed, device, dtype) for m in members]
         forward = Forward.choose(
@@ -110,6 +115,10 @@ class Cohort:
     @property
     def seeds(self) -> tuple[int, ...]:
         return tuple(m.seed for m in self.members)
+
+    def start(self, seed: int) -> Tensor:
+        """The parameters (P,) of a further network from the factory, made with this seed."""
+        return _start(self.likelihood, self.layout, seed, self.initial.device, self.initial.dtype)
 
     def only(self, rows: Sequence[int]) -> Cohort:
         """The cohort of the members `rows` alone."""
@@ -150,6 +159,8 @@ class Cohort:
         `weigh`: the weight of each draw, one number for all or a function of the nll. In training mode `buffers` are
         updated in place.
         """
+        if not batch.checked:
+            self.likelihood.check(batch.y, whole=False)
         score = self.scorer(batch)
         if not callable(weigh):
             number = weigh
@@ -251,11 +262,21 @@ def _digest(*parts: str | Tensor) -> str:
     return sha.hexdigest()
 
 
-def _make(likelihood: Likelihood, seed: int, device: torch.device, dtype: torch.dtype) -> nn.Module:
-    """A network from the factory, with torch's global stream seeded for the call only."""
+def _make(
+    likelihood: Likelihood,
+    seed: int,
+    device: torch.device,
+    dtype: torch.dtype,
+    trained: Sequence[str] | None = None,
+) -> nn.Module:
+    """A network from the factory, with torch's global stream seeded for the call only.
+
+    Of a template the parameters `trained` are initialised anew.
+    """
+    net = likelihood.net
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = likelihood.net()
+        network = net.fresh(trained) if isinstance(net, Template) else net()
     if not isinstance(network, nn.Module):
         raise ValueError(
             f"the network factory returned {type(network).__name__}; it must return an nn.Module"
@@ -266,7 +287,8 @@ def _make(likelihood: Likelihood, seed: int, device: torch.device, dtype: torch.
 def _start(
     likelihood: Likelihood, layout: Layout, seed: int, device: torch.device, dtype: torch.dtype
 ) -> Tensor:
-    parameters = {n: p.detach() for n, p in _make(likelihood, seed, device, dtype).named_parameters()}
+    network = _make(likelihood, seed, device, dtype, layout.names)
+    parameters = {n: p.detach() for n, p in network.named_parameters()}
     for entry in layout.entries:
         if entry.name not in parameters or tuple(parameters[entry.name].shape) != entry.shape:
             raise ValueError(

@@ -39,7 +39,7 @@ def prepare(
 
     `stream`: True fetches a Dataset's or DataLoader's rows anew in every epoch (`cbdl.bayes.stream.Source` says what
     of a DataLoader is used), False reads them once into memory. None: a DataLoader is streamed, a Dataset is read.
-    The standardisation of a stream comes from at most 4096 of its rows, at equal distances.
+    The standardisation of a stream comes from at most 4096 of its rows, picked at random once for all.
     """
     streamed = isinstance(x, DataLoader) if stream is None else stream
     if streamed and not isinstance(x, Dataset | DataLoader):

@@ -1,5 +1,4 @@
-"""Flat parameters: a network as a vector of P numbers, a cohort as a tensor (members, P) (DESIGN, "Flat
-parameters").
+"""Flat parameters: a network as a vector of P numbers, a cohort as a tensor (members, P).
 
 A `Layout` says where each trainable parameter of an `nn.Module` sits in the vector. Parameters that are tied
 appear once. Parameters that are frozen (`requires_grad=False`, or not picked by `trainable`) and buffers are

@@ -16,12 +16,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
+import numpy as np
 import torch
-from scipy.stats import chi2
+from scipy.special import gammaincinv
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cbdl.nets.instances import as_factory
+
 from ._densities import HALF_LOG_2PI
+from .counts import HIGH, LOW, poisson_log_density
 
 Factory: TypeAlias = Callable[[], nn.Module]
 Scale: TypeAlias = float | Literal["learned", "heteroscedastic"]
@@ -40,14 +44,21 @@ class Likelihood:
     """What all likelihoods share. `space` says what is predicted; S likelihoods must agree on it."""
 
     net: Factory
+    """Makes a new network; a module instance is taken as the template of one (`cbdl.nets.instances`)."""
     space: ClassVar[Literal["classes", "real", "counts"]]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "net", as_factory(self.net))
 
     def noise(self, unit: Tensor) -> Tensor:
         """Initial noise parameters (Q,) of a member."""
         return unit.new_zeros(0)
 
-    def check(self, y: Tensor) -> None:
-        """A ValueError if the targets (rows, *event) cannot come from this noise model."""
+    def check(self, y: Tensor, whole: bool = True) -> None:
+        """A ValueError if the targets (rows, *event) cannot come from this noise model.
+
+        `whole`: these are all the targets there are, not a sample of a stream.
+        """
         raise NotImplementedError
 
     def check_outputs(self, out: tuple[int, ...], y: Tensor) -> None:
@@ -105,6 +116,9 @@ def _check_labels(y: Tensor, classes: int | None = None) -> None:
             f"to {classes - 1}); "
             "give it more outputs or number the classes from 0"
         )
+
+
+def _check_variety(y: Tensor) -> None:
     if bool((y == y[0]).all()):
         raise ValueError(f"y holds one class only ({int(y[0])}); a classifier needs at least two")
 
@@ -116,8 +130,10 @@ class Categorical(Likelihood):
     net: Factory
     space: ClassVar[Literal["classes"]] = "classes"
 
-    def check(self, y: Tensor) -> None:
+    def check(self, y: Tensor, whole: bool = True) -> None:
         _check_labels(y)
+        if whole:
+            _check_variety(y)
 
     def check_outputs(self, out: tuple[int, ...], y: Tensor) -> None:
         if len(out) != 1 or out[0] < 2:
@@ -153,8 +169,10 @@ class Bernoulli(Likelihood):
     net: Factory
     space: ClassVar[Literal["classes"]] = "classes"
 
-    def check(self, y: Tensor) -> None:
+    def check(self, y: Tensor, whole: bool = True) -> None:
         _check_labels(y, 2)
+        if whole:
+            _check_variety(y)
 
     def check_outputs(self, out: tuple[int, ...], y: Tensor) -> None:
         if math.prod(out) != 1:
@@ -181,12 +199,15 @@ class Bernoulli(Likelihood):
 
 @dataclass(frozen=True)
 class Poisson(Likelihood):
-    """Counts with rate exp(network output); any event shape, coordinates independent."""
+    """Counts with rate exp(network output); any event shape, coordinates independent.
+
+    Far from the data outputs may be anything: rates are described between 1.8e-35 and 2.4e17.
+    """
 
     net: Factory
     space: ClassVar[Literal["counts"]] = "counts"
 
-    def check(self, y: Tensor) -> None:
+    def check(self, y: Tensor, whole: bool = True) -> None:
         bad = (y < 0) | (y != y.round()) if y.is_floating_point() else y < 0
         if bad.any():
             at = tuple(bad.nonzero()[0].tolist())
@@ -196,17 +217,31 @@ class Poisson(Likelihood):
         _check_size("Poisson", out, y, 1)
 
     def log_density(self, out: Tensor, y: Tensor, noise: Tensor, unit: Tensor) -> Tensor:
-        rate = out.reshape(out.shape[:2] + y.shape)
-        return _event_sum(y * rate - rate.exp() - torch.lgamma(y + 1), y.ndim)
+        return _event_sum(poisson_log_density(y, out.reshape(out.shape[:2] + y.shape)), y.ndim)
 
     def describe(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor) -> dict[str, Tensor]:
-        return {"rate": out.reshape(out.shape[:3] + loc.shape).exp()}
+        return {"rate": out.reshape(out.shape[:3] + loc.shape).clamp(LOW, HIGH).exp()}
 
     def draw(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor, source: torch.Generator) -> Tensor:
         return torch.poisson(self.describe(out, noise, loc, unit)["rate"], generator=source)
 
 
 # --------------------------------------------------------------------------------------------- real numbers
+
+
+def check_scale(scale: object, name: str = "scale") -> None:
+    """A ValueError unless `scale` is one, which the user knows as the argument `name`."""
+    if isinstance(scale, str):
+        if scale not in ("learned", "heteroscedastic"):
+            raise ValueError(
+                f'{name} is {scale!r}; give a standard deviation, "learned" or "heteroscedastic"'
+            )
+    elif isinstance(scale, bool) or not isinstance(scale, int | float | np.floating | np.integer):
+        raise ValueError(
+            f'{name} is {scale!r}; give a number (a standard deviation), "learned" or "heteroscedastic"'
+        )
+    elif not (math.isfinite(scale) and scale > 0):
+        raise ValueError(f"{name} is {scale}; a standard deviation is positive and finite")
 
 
 class _LocationScale(Likelihood):
@@ -216,15 +251,10 @@ class _LocationScale(Likelihood):
     scale: Scale
 
     def __post_init__(self) -> None:
-        if isinstance(self.scale, str):
-            if self.scale not in ("learned", "heteroscedastic"):
-                raise ValueError(
-                    f'scale is {self.scale!r}; give a standard deviation, "learned" or "heteroscedastic"'
-                )
-        elif not (math.isfinite(self.scale) and self.scale > 0):
-            raise ValueError(f"scale is {self.scale}; a standard deviation is positive and finite")
+        super().__post_init__()
+        check_scale(self.scale)
 
-    def check(self, y: Tensor) -> None:
+    def check(self, y: Tensor, whole: bool = True) -> None:
         if not y.is_floating_point():
             raise ValueError(f"y holds {y.dtype}; targets of a regression are real numbers")
 
@@ -368,7 +398,9 @@ class StudentT(_LocationScale):
 
     def normals(self) -> tuple[Tensor, Tensor]:
         # the variance is (df - 2) / chi-squared(df)
-        low, high = (math.log((self.df - 2) / float(chi2.ppf(p, self.df))) for p in (1 - 1e-5, 1e-6))
+        low, high = (
+            math.log((self.df - 2) / float(2 * gammaincinv(self.df / 2, p))) for p in (1 - 1e-5, 1e-6)
+        )
         return _scale_mixture(low, high, lambda u: -0.5 * self.df * u - 0.5 * (self.df - 2) * (-u).exp())
 
 

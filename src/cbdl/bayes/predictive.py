@@ -6,7 +6,6 @@ memory bound allows. How the work is cut into blocks changes nothing but roundin
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import torch
@@ -15,10 +14,8 @@ from torch import Tensor, nn
 from cbdl import memory
 
 from ._random import generator, mix
+from .counts import count_cap, count_mixtures
 from .learned import Learned
-
-COUNT_TAIL = 1e-9
-"""Counts beyond this upper tail of every member share the last class."""
 
 
 def averages(learned: Learned, x: Tensor, weights: Tensor, max_memory: int | None = None) -> Tensor:
@@ -27,16 +24,25 @@ def averages(learned: Learned, x: Tensor, weights: Tensor, max_memory: int | Non
     Probabilities are averaged, never logits.
     """
     draws = weights.shape[1]
-    cap = _largest_count(learned, x, draws, max_memory) if learned.space == "counts" else None
+    cap = _largest_count(learned, x, weights, max_memory) if learned.space == "counts" else None
     total: Tensor | None = None
     for members, some, rows, numbers in descriptions(learned, x, draws, max_memory):
-        probs = numbers["probs"] if cap is None else _count_probabilities(numbers["rate"], cap)
-        part = torch.einsum("wd,mdrj->rmwj", weights[:, some], probs.double().cpu())
+        if cap is None:
+            part = torch.einsum("wd,mdrj->rmwj", weights[:, some], numbers["probs"].double().cpu())
+        else:
+            part = count_mixtures(numbers["rate"], weights[:, some], cap, max_memory)
         if total is None:
             total = part.new_zeros(x.shape[0], len(learned.members), *part.shape[2:])
         total[rows, members] += part
     assert total is not None
     return total
+
+
+def _largest_count(learned: Learned, x: Tensor, weights: Tensor, max_memory: int | None) -> int:
+    """How many counts get a class of their own."""
+    draws = weights.shape[1]
+    rate = max(float(numbers["rate"].max()) for *_, numbers in descriptions(learned, x, draws, max_memory))
+    return count_cap(rate, x.shape[0] * len(learned.members) * weights.shape[0], max_memory)
 
 
 def normals(learned: Learned, x: Tensor, draws: int, max_memory: int | None = None) -> tuple[Tensor, Tensor]:
@@ -130,23 +136,3 @@ def activations(network: nn.Module, x: Tensor) -> int:
         for hook in hooks:
             hook.remove()
     return total
-
-
-# --- counts -------------------------------------------------------------------------------------------------
-
-
-def _largest_count(learned: Learned, x: Tensor, draws: int, max_memory: int | None) -> int:
-    rate = max(float(numbers["rate"].max()) for *_, numbers in descriptions(learned, x, draws, max_memory))
-    # Chernoff: P(N >= rate + t) <= exp(-t^2 / (2 (rate + t / 3)))
-    bound = -2 * math.log(COUNT_TAIL)
-    return math.ceil(rate + bound / 6 + math.sqrt((bound / 6) ** 2 + bound * rate)) + 1
-
-
-def _count_probabilities(rate: Tensor, cap: int) -> Tensor:
-    """(..., cap + 1): P(N = 0), ..., P(N = cap - 1), P(N >= cap) under Poisson(rate)."""
-    if rate.ndim > 3:
-        raise ValueError("counts with several outputs have no credal set yet; use predict_samples")
-    rate = rate.double().unsqueeze(-1)
-    n = torch.arange(cap, dtype=torch.float64, device=rate.device)
-    p = (n * rate.log() - rate - torch.lgamma(n + 1)).exp()
-    return torch.cat([p, (1 - p.sum(-1, keepdim=True)).clamp_min(0)], -1)

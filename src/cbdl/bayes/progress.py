@@ -7,10 +7,44 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 EVERY = 5.0
 """Seconds between two plain lines."""
+
+
+class Clock:
+    """When the next line is due, and how long the rest will take."""
+
+    def __init__(self) -> None:
+        self.start = self.last = time.monotonic()
+        self.first: float | None = None
+
+    def due(self) -> bool:
+        return time.monotonic() - self.last >= EVERY
+
+    def line(self, text: str, share: float) -> None:
+        """Print `text` and an estimate of the time left, now that `share` of the work is done."""
+        self.last = time.monotonic()
+        first = self.first = share if self.first is None else self.first
+        left = (self.last - self.start) / (share - first) * (1 - share) if share > first else None
+        rest = "" if left is None else f", about {left:.0f} s left"
+        print(text + rest, file=sys.stderr, flush=True)
+
+
+def bars() -> Any:
+    """A rich display of progress bars on stderr; tasks have a field `state`."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[state]}"),
+        console=Console(stderr=True),
+    )
 
 
 class Progress(Protocol):
@@ -33,46 +67,22 @@ class Lines:
     """One line on stderr every few seconds."""
 
     def __init__(self, label: str, steps: int, epochs: int) -> None:
-        self.label, self.steps, self.epochs = label, steps, epochs
-        self.start = self.last = time.monotonic()
-        self.first: int | None = None
+        self.label, self.steps, self.epochs, self.clock = label, steps, epochs, Clock()
 
     def due(self, last: bool = False) -> bool:
-        return time.monotonic() - self.last >= EVERY
+        return self.clock.due()
 
     def update(self, step: int, epoch: int, loss: float) -> None:
-        now = time.monotonic()
-        first = self.first = step if self.first is None else self.first
-        left = (now - self.start) / max(1, step - first) * (self.steps - step)
-        rest = f", about {left:.0f} s left" if step > first else ""
-        print(
-            f"{self.label}: step {step} of {self.steps}, epoch {epoch + 1} of {self.epochs}, loss "
-            f"{loss:.4f}{rest}",
-            file=sys.stderr,
-            flush=True,
-        )
-        self.last = now
+        where = f"step {step} of {self.steps}, epoch {epoch + 1} of {self.epochs}"
+        self.clock.line(f"{self.label}: {where}, loss {loss:.4f}", step / self.steps)
 
 
 class Bar:
     """A rich progress bar on stderr."""
 
     def __init__(self, label: str, steps: int, epochs: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as RichProgress
-
-        self.epochs = epochs
-        self.bar = RichProgress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[state]}"),
-            console=Console(stderr=True),
-        )
+        self.epochs, self.bar, self.last = epochs, bars(), 0.0
         self.task = self.bar.add_task(label, total=steps, state="")
-        self.last = 0.0
 
     def due(self, last: bool = False) -> bool:
         return last or time.monotonic() - self.last >= 0.1

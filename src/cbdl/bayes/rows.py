@@ -55,6 +55,8 @@ class Batch:
     x: Tensor
     y: Tensor
     weight: Tensor
+    checked: bool = True
+    """Whether the likelihood has seen these targets before; not those of a stream."""
 
 
 class TrainingData(Protocol):

@@ -182,7 +182,8 @@ class Stream:
                         f"rows of {tuple(ours.shape[1:])}; pad or crop them to one shape"
                     )
             x, y = x.to(weight.device), y.to(weight.device)
-            yield Batch(self.inputs(x), self.targets(y), weight if weight.ndim == 0 else weight[numbers])
+            own = weight if weight.ndim == 0 else weight[numbers]
+            yield Batch(self.inputs(x), self.targets(y), own, checked=False)
 
     def in_units(self, inputs: Standard, targets: Standard) -> Stream:
         """The same rows, which are in the user's units, in those of another training."""
@@ -209,13 +210,16 @@ def _tensors(
 
 
 def look(source: Source, space: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """At most `LOOK` rows of the source at equal distances, fewer where they are large; in the user's units."""
+    """At most `LOOK` rows of the source, picked at random, fewer where they are large; in the user's units."""
     if source.rows == 0:
         raise ValueError("the Dataset has 0 rows; there is nothing to learn from")
     first, _ = _tensors(*next(source.fetch([[0]], 0, LOOKING)), space, None, dtype)
     most = max(2, memory.limit() // 4 // max(1, first.numel() * first.element_size()))
     count = min(source.rows, LOOK, most)
-    numbers = [source.rows * i // count for i in range(count)]
+    # not at equal distances: data sets are often sorted, or have a period
+    numbers = (
+        torch.randperm(source.rows, generator=generator("cpu", 0, "look"))[:count].sort().values.tolist()
+    )
     batches = [numbers[a : a + 256] for a in range(0, count, 256)]
     parts = [_tensors(xs, ys, space, first.dtype, dtype) for xs, ys in source.fetch(batches, 0, LOOKING)]
     for x, y in parts:

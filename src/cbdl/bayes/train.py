@@ -220,7 +220,7 @@ class Training:
         """All steps that are left, then the best of each member in its place."""
         self._restore()
         label = self.run.label
-        stop = _Stop(self.run.stop)
+        stop = Stop(self.run.stop)
         with stop, progress(self.run.verbose, label, self.steps, self.plan.epochs) as shown:
             while self.step < self.steps and not self._finished():
                 epoch, start = divmod(self.step, self.per_epoch)
@@ -338,7 +338,7 @@ class Training:
 
     # ----------------------------------------------------------------------------------------- checkpoints
 
-    def _between_steps(self, stop: _Stop) -> None:
+    def _between_steps(self, stop: Stop) -> None:
         point = self.run.checkpoint
         if stop.asked():
             self._save()
@@ -353,31 +353,37 @@ class Training:
         if point is not None and point.due(self.step):
             self._save()
 
+    def _state(self) -> dict[str, Tensor]:
+        """Everything that a checkpoint holds, by name; not copies."""
+        return {
+            "variables": self.trainee.variables,
+            **{f"buffer.{n}": b for n, b in self.trainee.buffers.items()},
+            **{f"optimiser.{n}": b for n, b in self.optimiser.state.items()},
+            **{f"kept.{n}": b for n, b in self.kept.items()},
+        }
+
     def _save(self) -> None:
         if self.run.checkpoint is None:
             return
-        tensors = {"variables": self.trainee.variables}
-        tensors |= {f"buffer.{n}": b for n, b in self.trainee.buffers.items()}
-        tensors |= {f"optimiser.{n}": b for n, b in self.optimiser.state.items()}
-        tensors |= {f"kept.{n}": b for n, b in self.kept.items()}
         failures = {str(i): message for i, message in self.failures.items()}
-        self.run.checkpoint.save(tensors, {"step": self.step, "failures": failures}, self.fingerprint)
+        meta = {"step": self.step, "failures": failures}
+        self.run.checkpoint.save(self._state(), meta, self.fingerprint)
 
     def _restore(self) -> None:
-        found = None if self.run.checkpoint is None else self.run.checkpoint.load(self.fingerprint)
-        if found is None:
+        point, state = self.run.checkpoint, self._state()
+        saved = None if point is None else point.load(self.fingerprint, state)
+        if point is None or saved is None:
             return
-        tensors, meta = found
-        self.step = int(meta["step"])
-        self.failures = {int(i): message for i, message in meta["failures"].items()}
-        self.trainee.variables.copy_(tensors["variables"])
-        for part, place in (
-            ("buffer", self.trainee.buffers),
-            ("optimiser", self.optimiser.state),
-            ("kept", self.kept),
-        ):
-            for name, tensor in place.items():
-                tensor.copy_(tensors[f"{part}.{name}"])
+        tensors, meta = saved
+        step, failures = meta.get("step"), meta.get("failures")
+        if type(step) is not int or not 0 <= step <= self.steps:
+            raise point.refuse(f"its step is {step!r}, not one of 0 to {self.steps}")
+        members = {str(i) for i in range(self.trainee.variables.shape[0])}
+        if not isinstance(failures, dict) or not failures.keys() <= members:
+            raise point.refuse("the members that failed are not members of this run")
+        self.step, self.failures = step, {int(i): str(message) for i, message in failures.items()}
+        for name, x in state.items():
+            x.copy_(tensors[name])
 
 
 def train(
@@ -400,14 +406,14 @@ def train(
         return Training(trainee, data, plan, run, marks, made).go()
 
 
-class _Stop:
+class Stop:
     """Ctrl-C asks for a stop at the next step boundary; a second Ctrl-C is an ordinary one."""
 
     def __init__(self, ask: Callable[[], bool] | None) -> None:
         self.ask, self.pressed = ask, False
         self._stack = contextlib.ExitStack()
 
-    def __enter__(self) -> _Stop:
+    def __enter__(self) -> Stop:
         self._stack.enter_context(self._listening())
         return self
 

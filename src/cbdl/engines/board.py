@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from cbdl.bayes.progress import EVERY
+from cbdl.bayes.progress import Clock, bars
 
 
 @dataclass(frozen=True)
@@ -41,25 +40,17 @@ class Lines:
     def __init__(self, labels: Sequence[str]) -> None:
         self.places: list[Place | None] = [None] * len(labels)
         self.finished: set[int] = set()
-        self.start = self.last = time.monotonic()
-        self.first: float | None = None
+        self.clock = Clock()
 
     def update(self, group: int, place: Place) -> None:
         self.places[group] = place
-        if time.monotonic() - self.last < EVERY:
+        if not self.clock.due():
             return
-        self.last = time.monotonic()
-        share = self._share()
-        first = self.first = share if self.first is None else self.first
-        left = ""
-        if share > first:
-            left = f", about {(self.last - self.start) / (share - first) * (1 - share):.0f} s left"
-        losses = [p.loss for p in self.places if p is not None]
-        print(
+        share, losses = self._share(), [p.loss for p in self.places if p is not None]
+        self.clock.line(
             f"training: {len(self.finished)} of {len(self.places)} groups done, {100 * share:.0f} % of the steps, "
-            f"loss {min(losses):.4f} to {max(losses):.4f}{left}",
-            file=sys.stderr,
-            flush=True,
+            f"loss {min(losses):.4f} to {max(losses):.4f}",
+            share,
         )
 
     def _share(self) -> float:
@@ -77,12 +68,7 @@ class Bars:
     """A rich progress bar on stderr for every group."""
 
     def __init__(self, labels: Sequence[str]) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
-        columns += [TimeRemainingColumn(), TextColumn("{task.fields[state]}")]
-        self.bars = Progress(*columns, console=Console(stderr=True))
+        self.bars = bars()
         self.rows = [self.bars.add_task(label, total=None, state="waits") for label in labels]
 
     def update(self, group: int, place: Place) -> None:
@@ -102,8 +88,8 @@ def board(verbose: bool, labels: Sequence[str]) -> Iterator[Board]:
     if not verbose:
         yield Silent()
     elif sys.stderr.isatty():
-        bars = Bars(labels)
-        with bars.bars:
-            yield bars
+        several = Bars(labels)
+        with several.bars:
+            yield several
     else:
         yield Lines(labels)

@@ -10,18 +10,19 @@ import io
 import pickle
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
+import numpy as np
 import torch
 from torch import Tensor
 
 from cbdl import memory
-from cbdl.bayes.checkpoint import CheckpointError
+from cbdl.bayes.checkpoint import CheckpointError, bytes_of
 from cbdl.bayes.methods.protocol import Method
 from cbdl.bayes.progress import Display, elsewhere
 from cbdl.bayes.rows import TrainingData
@@ -130,19 +131,38 @@ class _Lower(pickle.Unpickler):
         return self.tensors[pid]
 
 
-def pack(data: TrainingData) -> tuple[bytes, list[Tensor]]:
-    """The data as a few bytes and its tensors on the CPU, which can then be shared instead of copied."""
+@dataclass(frozen=True)
+class Packed:
+    """Training data as a few bytes and the types and shapes of its tensors, which travel beside it as bytes."""
+
+    skeleton: bytes
+    kinds: tuple[tuple[torch.dtype, tuple[int, ...]], ...]
+
+    def unpack(self, arrays: Sequence[np.ndarray[Any, Any]]) -> TrainingData:
+        """The data from its tensors' bytes, which are not copied.
+
+        Arrays begin at multiples of 64 bytes, as memory of torch does: kernels then give the same bits.
+        """
+        with warnings.catch_warnings():
+            # they may be read-only, and training does not write to its data
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+            tensors = [
+                torch.from_numpy(array).view(dtype).reshape(shape)
+                for array, (dtype, shape) in zip(arrays, self.kinds, strict=True)
+            ]
+        data: TrainingData = _Lower(io.BytesIO(self.skeleton), tensors).load()
+        return data
+
+
+def pack(data: TrainingData) -> tuple[Packed, list[np.ndarray[Any, Any]]]:
+    """The data in two parts, and so that its tensors can be shared instead of copied."""
     data.digest  # noqa: B018  computed once here, it travels along
     file = io.BytesIO()
     lift = _Lift(file)
     lift.dump(data)
-    return file.getvalue(), [x.detach().cpu().contiguous() for x in lift.tensors]
-
-
-def unpack(skeleton: bytes, tensors: list[Tensor]) -> TrainingData:
-    """The inverse of `pack`."""
-    data: TrainingData = _Lower(io.BytesIO(skeleton), tensors).load()
-    return data
+    tensors = [x.detach().cpu().contiguous() for x in lift.tensors]
+    kinds = tuple((x.dtype, tuple(x.shape)) for x in tensors)
+    return Packed(file.getvalue(), kinds), [np.asarray(bytes_of(x)) for x in tensors]
 
 
 # ----------------------------------------------------------------------------------------------- the work

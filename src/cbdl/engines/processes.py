@@ -20,16 +20,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import joblib  # type: ignore[import-untyped]
-from safetensors.torch import save_file
+import numpy as np
 
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.methods.protocol import Method, Posterior
 from cbdl.bayes.rows import TrainingData
-from cbdl.bayes.train import Run, _Stop
+from cbdl.bayes.train import Run, Stop
 
 from .board import Place, board
-from .job import Outcome, WorkerError, pack
+from .cores import cores
+from .job import Outcome, Packed, WorkerError, pack
 from .local import Task
 from .schedule import Schedule, Work, scratch
 from .worker import read, write
@@ -72,7 +72,7 @@ class Processes:
             raise ValueError(
                 f"Processes trains on the CPU, the data is on {data.held.x.device}; use device='cpu', or engine=Local()"
             )
-        workers = self.workers or max(1, joblib.cpu_count() // self.threads)
+        workers = self.workers or max(1, cores() // self.threads)
         with scratch() as place:
             work = Work.of(
                 todo,
@@ -85,25 +85,19 @@ class Processes:
                 scratch=place,
                 every_seconds=every_seconds,
             )
-            shared = _share(data, Path(place) / "data.safetensors")
+            shared = _share(data, Path(place))
             with board(run.verbose, work.labels) as shown:
                 schedule = Schedule(work.labels, self.retries, shown, checkpoint_dir)
                 _carry_out(schedule, work.jobs, shared, min(workers, len(work.jobs)), self.threads, run)
             return work.result(method, schedule.conclude())
 
 
-def _share(data: TrainingData, path: Path) -> tuple[str, bytes]:
-    """The data in a file that workers map."""
-    skeleton, tensors = pack(data)
-    seen: set[int] = set()
-    ready = {}
-    for i, x in enumerate(tensors):
-        # no two tensors of a safetensors file may share memory
-        start = x.untyped_storage().data_ptr()
-        ready[str(i)] = x.clone() if start in seen else x
-        seen.add(start)
-    save_file(ready, path)
-    return str(path), skeleton
+def _share(data: TrainingData, folder: Path) -> tuple[str, Packed]:
+    """The data in files that workers map."""
+    packed, arrays = pack(data)
+    for i, array in enumerate(arrays):
+        np.save(folder / f"data-{i}.npy", array)
+    return str(folder), packed
 
 
 class _Worker:
@@ -173,13 +167,13 @@ def _closed_at_the_end(crew: list[_Worker]) -> Iterator[None]:
 
 
 def _carry_out(
-    schedule: Schedule, jobs: Sequence[bytes], shared: tuple[str, bytes], number: int, threads: int, run: Run
+    schedule: Schedule, jobs: Sequence[bytes], shared: tuple[str, Packed], number: int, threads: int, run: Run
 ) -> None:
     """Give out jobs until all groups have ended or the run halts."""
     inbox: queue.SimpleQueue[tuple[_Worker, Any]] = queue.SimpleQueue()
     crew: list[_Worker] = []
     told = False
-    with _closed_at_the_end(crew), _Stop(run.stop) as stop:
+    with _closed_at_the_end(crew), Stop(run.stop) as stop:
         while True:
             if schedule.halting and not told:
                 told = True

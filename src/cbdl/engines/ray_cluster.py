@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,16 +19,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.methods.protocol import Method, Posterior
 from cbdl.bayes.progress import Progress
 from cbdl.bayes.rows import TrainingData
-from cbdl.bayes.train import Run, _Stop
+from cbdl.bayes.train import Run, Stop
 
 from .board import Place, board
-from .job import Outcome, WorkerError, pack, perform, unpack
+from .job import Outcome, Packed, WorkerError, pack, perform
 from .local import Task
 from .schedule import Schedule, Work, scratch
 
@@ -101,12 +99,12 @@ class Ray:
         # Ray's own retries would not be bounded when memory is short, and would tell nobody
         submit = ray.remote(num_cpus=self.num_cpus, num_gpus=self.num_gpus, max_retries=0)(_train).remote
         mailbox = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(_mailbox()).remote()
-        stored = ray.put(_stored(data))
+        stored = ray.put(_Stored(*pack(data)))
         paths = [os.path.abspath(path) for path in sys.path]
         running: dict[Any, int] = {}
         told = False
         try:
-            with _Stop(run.stop) as stop:
+            with Stop(run.stop) as stop:
                 while True:
                     if schedule.halting and not told:
                         ray.get(mailbox.stop.remote())
@@ -204,30 +202,11 @@ def _hear(ray: Any, schedule: Schedule, group: int, ref: Any) -> None:
 class _Stored:
     """The data as bytes and arrays: Ray's workers read arrays from the object store without a copy."""
 
-    skeleton: bytes
+    packed: Packed
     arrays: list[np.ndarray[Any, Any]]
-    kinds: list[tuple[torch.dtype, tuple[int, ...]]]
 
     def data(self) -> TrainingData:
-        with warnings.catch_warnings():
-            # arrays of the object store are read-only, and training does not write to its data
-            warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-            tensors = [torch.from_numpy(a) for a in self.arrays]
-        return unpack(
-            self.skeleton,
-            [x.view(dtype).reshape(shape) for x, (dtype, shape) in zip(tensors, self.kinds, strict=True)],
-        )
-
-
-def _stored(data: TrainingData) -> _Stored:
-    skeleton, tensors = pack(data)
-    arrays = [_bytes(x) for x in tensors]
-    return _Stored(skeleton, arrays, [(x.dtype, tuple(x.shape)) for x in tensors])
-
-
-def _bytes(x: Tensor) -> np.ndarray[Any, Any]:
-    array: np.ndarray[Any, Any] = x.reshape(-1).view(torch.uint8).numpy()
-    return array
+        return self.packed.unpack(self.arrays)
 
 
 def _mailbox() -> type:

@@ -103,7 +103,7 @@ def _remembered(path: Path, todo: Sequence[Task]) -> list[Group]:
         content = json.loads(path.read_text())
         saved = [[tuple(member) for member in group] for group in content["groups"]]
         known = content["format"] == FORMAT
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise CheckpointError(
             f"cannot read {path} ({error}). Delete the directory to start again, or use another one"
         ) from error

@@ -14,15 +14,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from pathlib import Path
 from typing import IO, Any
 
-from safetensors.torch import load_file
+import numpy as np
 
 from cbdl.bayes.progress import Progress
 from cbdl.bayes.rows import TrainingData
 
 from .board import Place
-from .job import perform, unpack
+from .job import Packed, perform
 
 
 def write(stream: IO[bytes], message: Any) -> None:
@@ -46,10 +47,13 @@ def read(stream: IO[bytes]) -> Any:
 
 
 @cache
-def shared(path: str, skeleton: bytes) -> TrainingData:
-    """The data: its tensors are mapped from the file, so that all workers share one copy in memory."""
-    tensors = load_file(path)
-    return unpack(skeleton, [tensors[str(i)] for i in range(len(tensors))])
+def shared(folder: str, packed: Packed) -> TrainingData:
+    """The data: its tensors are mapped from files, so that all workers share one copy in memory."""
+    names = [Path(folder) / f"data-{i}.npy" for i in range(len(packed.kinds))]
+    # a file without bytes cannot be mapped; a map begins at a page and the content of a .npy file at 64 bytes
+    empty = [0 in shape for _, shape in packed.kinds]
+    arrays = [np.load(n, mmap_mode=None if e else "r") for n, e in zip(names, empty, strict=True)]
+    return packed.unpack(arrays)
 
 
 class Line:
@@ -106,6 +110,6 @@ def main() -> None:
     line = Line(incoming, outgoing)
     line.send("ready", None)
     while (job := line.jobs.get()) is not None:
-        blob, path, skeleton = job
-        outcome = perform(blob, lambda p=path, s=skeleton: shared(p, s), line.stop.is_set, line.display)  # type: ignore[misc]
+        blob, folder, packed = job
+        outcome = perform(blob, lambda f=folder, p=packed: shared(f, p), line.stop.is_set, line.display)  # type: ignore[misc]
         line.send("outcome", outcome)

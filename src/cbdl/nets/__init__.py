@@ -18,6 +18,7 @@ from torch import nn
 
 from cbdl.nets.conv import build_lenet, build_resnet
 from cbdl.nets.dense import build_mlp
+from cbdl.nets.instances import as_is
 from cbdl.nets.recurrent import build_lstm
 
 _BUILDERS: dict[str, Callable[..., nn.Module]] = {
@@ -74,4 +75,4 @@ def lstm(inputs: int, outputs: int, hidden: int = 64, layers: int = 1) -> Net:
     return Net.of("lstm", {"inputs": inputs, "outputs": outputs, "hidden": hidden, "layers": layers})
 
 
-__all__ = ["Net", "lenet", "lstm", "mlp", "resnet8", "resnet20"]
+__all__ = ["Net", "as_is", "lenet", "lstm", "mlp", "resnet8", "resnet20"]

@@ -20,6 +20,7 @@ from torch.func import functional_call, jacrev, vmap
 from cbdl import memory
 from cbdl.bayes import likelihoods
 from cbdl.bayes.cohort import Cohort
+from cbdl.bayes.counts import HIGH
 from cbdl.bayes.flat import Layout, matches, shorten
 from cbdl.bayes.forward import Buffers
 from cbdl.bayes.rows import TrainingData
@@ -40,7 +41,7 @@ def fisher_root(
         # beyond 60 the information is below 1e-26, and the exponential would overflow
         return 2 * torch.atan(torch.exp(0.5 * out.flatten(3).clamp(-60, 60)))
     if isinstance(likelihood, likelihoods.Poisson):
-        return 2 * torch.exp(0.5 * out.flatten(3))
+        return 2 * torch.exp(0.5 * out.flatten(3).clamp(max=HIGH))
     if isinstance(likelihood, likelihoods.Normal | likelihoods.Laplace | likelihoods.StudentT):
         loc, scale = likelihood.split(out, noise, event, unit)
         by_loc, by_scale = _information(likelihood)

@@ -27,16 +27,11 @@ def starts(cohort: Cohort, copies: int) -> Tensor:
     The first is the member's own initialisation; the others are further networks from the factory, seeded by
     (the member's seed, the number of the copy).
     """
-    found = [cohort.initial]
-    for copy in range(1, copies):
-        made = []
-        for own in cohort.seeds:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(mix(own, "copy", copy))
-                network = cohort.likelihood.net()
-            made.append(cohort.layout.flatten(dict(network.named_parameters())))
-        found.append(torch.stack(made).to(cohort.initial))
-    return torch.stack(found, 1)
+    further = [
+        torch.stack([cohort.start(mix(own, "copy", copy)) for own in cohort.seeds])
+        for copy in range(1, copies)
+    ]
+    return torch.stack([cohort.initial, *further], 1)
 
 
 def log_prior(prior: JointPrior, theta: Tensor) -> tuple[Tensor, Tensor]:

@@ -207,7 +207,7 @@ class _Sampler:
         momentum = numbers[..., :-2] / inverse.sqrt()
         jitter = 0.8 + 0.4 * torch.special.ndtr(numbers[..., -2])
         step = (size.unsqueeze(1) * jitter).unsqueeze(-1)
-        count = (self.settings.length / size).ceil().clamp(1, most)
+        count = (self.settings.length / size).ceil().nan_to_num(most).clamp(1, most)
         before = value + 0.5 * (momentum.square() * inverse).sum(-1)
         theta, energy = theta.clone(), value
         for i in range(int(count.max())):

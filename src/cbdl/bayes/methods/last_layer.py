@@ -110,7 +110,7 @@ class LastLayer(Plan, Method):
     def _laplace(
         self, cohort: Cohort, own: Data, theta: Tensor, buffers: Buffers, head: Head, run: Run
     ) -> LaplacePosterior:
-        """Laplace's approximation of the last layer alone, which has the features `own.x` as its inputs."""
+        """Laplace's approximation of the last layer alone, which has the features, x of `own`, as its inputs."""
         small = head.cohort(cohort, theta, own.x)
         point = run.checkpoint
         if point is not None:

@@ -1,0 +1,49 @@
+"""Arguments that cannot be meant: the message names the argument, the place and the remedy."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import cbdl
+from cbdl.bayes.devices import check_device
+from cbdl.bayes.likelihoods import Categorical, Normal, check_scale
+from cbdl.bayes.priors import Normal as Prior
+
+
+def test_a_device_that_is_not_there_is_refused_with_those_that_are() -> None:
+    assert check_device("cpu") == torch.device("cpu")
+    for wrong in ("cuda", "cuda:7", "gpu", "quantum", "meta"):
+        if torch.cuda.is_available() and wrong == "cuda":
+            continue
+        with pytest.raises(
+            ValueError, match=f"device is '{wrong}', which cannot be used here .*there is cpu"
+        ):
+            check_device(wrong)
+    with pytest.raises(ValueError, match="place is 'gpu'"):
+        check_device("gpu", "place")
+    if not torch.cuda.is_available():
+        with pytest.raises(ValueError, match="device is 'cuda'"):
+            cbdl.CBDL([Prior()], [Categorical(lambda: nn.Linear(1, 2))], device="cuda")
+
+
+@pytest.mark.parametrize("wrong", ["foo", -1, 0.0, math.nan, None, True, [1.0]])
+def test_a_scale_is_refused_under_the_name_that_the_user_gave_it(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="noise is"):
+        check_scale(wrong, "noise")
+    with pytest.raises(ValueError, match="scale is"):
+        Normal(lambda: nn.Linear(1, 1), wrong)
+
+
+@pytest.mark.parametrize("good", ["learned", "heteroscedastic", 1, 0.5, 1e-9])
+def test_scales_that_are_fine(good: Any) -> None:
+    check_scale(good)
+
+
+def test_a_name_instead_of_a_method_is_refused_with_the_method() -> None:
+    with pytest.raises(TypeError, match=r"method is 'laplace'; give cbdl\.Laplace\(\)"):
+        cbdl.CBDL([Prior()], [Categorical(lambda: nn.Linear(1, 2))], method="laplace")  # type: ignore[arg-type]

@@ -1,0 +1,101 @@
+"""Docstrings and comments speak of things that are there: modules of this package, files of this repository."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "src" / "cbdl").rglob("*.py"))
+NAME = re.compile(r"\bcbdl(?:\.[A-Za-z_][A-Za-z0-9_]*)+")
+# `bayes.draws`, `solvers.simplex`, `data.prepare(...)`: as a reader of that module would say it
+SHORT = re.compile(r"`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)[`(]")
+PATH = re.compile(r"[\w./-]*\b[\w-]+\.(?:py|md|tex|toml|json|csv|txt|html)\b")
+MADE = {"manifest.json", "groups.json", "report.json", "index.html"}
+OBJECTS = {
+    "cohort": "cbdl.bayes.cohort.Cohort",
+    "data": "cbdl.bayes.rows.Data",
+    "family": "cbdl.bayes.priors.Family",
+    "forward": "cbdl.bayes.forward.Forward",
+    "likelihood": "cbdl.bayes.likelihoods.Likelihood",
+    "posterior": "cbdl.bayes.methods.protocol.Posterior",
+}
+"""What values are called, and what they are."""
+
+
+def resolves(name: str) -> bool:
+    """Whether `name` is a module, or an attribute of one."""
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            found: object = importlib.import_module(".".join(parts[:cut]))
+        except ImportError:
+            continue
+        for attribute in parts[cut:]:
+            if not hasattr(found, attribute):
+                return attribute in getattr(found, "__annotations__", {}) or attribute in getattr(
+                    found, "__dataclass_fields__", {}
+                )
+            found = getattr(found, attribute)
+        return True
+    return False
+
+
+def words(path: Path) -> str:
+    """The comments and strings of a module; code checks its names by itself."""
+    text = path.read_text()
+    strings = re.findall(r'"""(.*?)"""', text, re.S)
+    return "\n".join([*strings, *re.findall(r"#.*", text), *re.findall(r'"[^"\n]*"', text)])
+
+
+def readings(name: str, path: Path) -> list[str]:
+    """What a name may mean in a module: in itself, beside it, further up, anywhere; or an attribute of a value."""
+    own = path.relative_to(ROOT / "src").with_suffix("").parts
+    first, _, rest = name.partition(".")
+    scopes = [".".join([*own[:cut], name]) for cut in range(len(own), 0, -1)]
+    return [*scopes, name, *([f"{OBJECTS[first]}.{rest}"] if first in OBJECTS else [])]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT / "src")))
+def test_modules_that_are_named_exist(path: Path) -> None:
+    text = words(path)
+    missing = [name for name in sorted(set(NAME.findall(text))) if not resolves(name)]
+    short = sorted(name for name in set(SHORT.findall(text)) if not PATH.fullmatch(name))
+    missing += [name for name in short if not any(resolves(n) for n in readings(name, path))]
+    assert not missing
+
+
+@pytest.mark.parametrize(
+    "path",
+    [p for p in SOURCES if p.relative_to(ROOT / "src" / "cbdl").parts[0] in ("bayes", "engines", "nets")],
+    ids=lambda p: str(p.relative_to(ROOT / "src")),
+)
+def test_private_names_that_are_mentioned_exist(path: Path) -> None:
+    code = {source.stem for source in SOURCES}
+    for source in SOURCES:
+        code |= set(re.findall(r"\b_\w+", re.sub(r'""".*?"""', "", source.read_text(), flags=re.S)))
+    docstrings = "\n".join(re.findall(r'"""(.*?)"""', path.read_text(), re.S))
+    assert not [name for name in re.findall(r"`(_\w+)`", docstrings) if name not in code]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT / "src")))
+def test_files_that_are_named_exist(path: Path) -> None:
+    docstrings = "\n".join(re.findall(r'"""(.*?)"""', path.read_text(), re.S))
+    everything = {str(p.relative_to(ROOT)) for p in ROOT.rglob("*") if ".git" not in p.parts and p.is_file()}
+    missing = [
+        name
+        for name in sorted(set(PATH.findall(docstrings)))
+        if Path(name).name not in MADE
+        and not any(f"/{file}".endswith(f"/{name.lstrip('./')}") for file in everything)
+    ]
+    assert not missing
+
+
+def test_the_test_finds_what_is_not_there() -> None:
+    assert resolves("cbdl.bayes.rows.Data.held")
+    assert resolves("cbdl.bayes.methods.protocol.Posterior.seeds")
+    assert not resolves("cbdl.bayes.predict")
+    assert not resolves("cbdl.bayes.rows.Data.hold")
