@@ -23,8 +23,7 @@ from cbdl.bayes.methods.protocol import check_method_argument
 from cbdl.bayes.predictive import simulate
 from cbdl.bayes.priors import PriorLike
 from cbdl.bayes.train import Run
-from cbdl.credal import CredalSet
-from cbdl.credal._border import Array
+from cbdl.credal import Array, CredalSet
 from cbdl.engines import Engine, Local, Task, tasks
 from cbdl.evaluate.conformal import Calibration, calibrate
 from cbdl.prediction import DRAWS, Form, predict

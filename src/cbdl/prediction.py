@@ -222,7 +222,8 @@ def _floor(predictive: Predictive) -> Tensor:
     each = [torch.as_tensor(_copies(predictive, j).uncertainty().epistemic) for j in range(m)]
     # Weights of a Bayesian bootstrap vary (n - 1) / (n + 1) times as much as fresh draws would.
     pairs = max(predictive.draws / 2, 1.5)
-    return torch.stack(each).mean(0) * ((pairs + 1) / (pairs - 1)) ** 0.5
+    factor = float(((pairs + 1) / (pairs - 1)) ** 0.5)
+    return torch.stack(each).mean(0) * factor
 
 
 def _copies(predictive: Predictive, j: int) -> CredalSet:

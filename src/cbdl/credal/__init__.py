@@ -1,6 +1,7 @@
 """Sets of distributions: the mathematics of finitely generated credal sets. Knows no network."""
 
 from cbdl.credal import across, capacity
+from cbdl.credal._border import Array
 from cbdl.credal._optimum import Certified
 from cbdl.credal.base import CredalSet, Origin, Region, Uncertainty
 from cbdl.credal.classes.categorical import CategoricalCredalSet
@@ -12,6 +13,7 @@ from cbdl.credal.euclidean.sets import DiagonalNormalCredalSet
 from cbdl.credal.line.sets import MixtureCredalSet, NormalCredalSet
 
 __all__ = [
+    "Array",
     "Box",
     "CategoricalCredalSet",
     "Certified",

@@ -2,27 +2,50 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 from cbdl.credal._border import Array, ArrayLike
 
 
-class Region(Protocol):
-    """A set of outcomes that the whole credal set agrees to cover."""
+class Region(ABC):
+    """A set of outcomes that the whole credal set agrees to cover.
 
-    @property
-    def measure(self) -> Array: ...
-    @property
-    def lower_probability(self) -> Array: ...
-    @property
-    def upper_probability(self) -> Array: ...
+    Every region has `measure`, `lower_probability` and `upper_probability`, each (...,). One of classes has a `mask`
+    (..., J), one on the line `intervals` (..., R, 2), padded with nan.
+    """
+
+    measure: Array
+    lower_probability: Array
+    upper_probability: Array
+
+    @abstractmethod
     def contains(self, y: ArrayLike) -> Array:
         """Whether outcomes lie in the region."""
 
+    @abstractmethod
     def hull(self) -> tuple[Array, Array]:
         """(lower, upper): the smallest interval around the region, the smallest box in R^d, the first and the last
         class. A ValueError where it is not known."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def mask(self) -> Array: ...
+        @property
+        def intervals(self) -> Array: ...
+
+    else:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            hint = {
+                "mask": "regions of classes have a mask",
+                "intervals": "regions on the line have intervals",
+            }
+            raise AttributeError(
+                f"a {type(self).__name__} has no {name!r}" + (f"; {hint[name]}" if name in hint else "")
+            )
 
 
 @dataclass(frozen=True)

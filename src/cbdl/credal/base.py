@@ -11,7 +11,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeAlias, overload
 
 import numpy as np
 import torch
@@ -115,6 +115,30 @@ class CredalSet(ABC):
     @abstractmethod
     def _extreme_mask(self) -> Tensor:
         """(..., m) bool: which elements are not mixtures of the others; of equal ones, the first is."""
+
+    # --- parameters ------------------------------------------------------------------------------------
+
+    if TYPE_CHECKING:
+        # each kind has its own; a checker that only knows of a credal set lets all of them pass
+        @property
+        def probs(self) -> Array: ...
+        @property
+        def loc(self) -> Array: ...
+        @property
+        def scale(self) -> Array: ...
+        @property
+        def weights(self) -> Array: ...
+
+    else:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            own = [n for n in ("probs", "loc", "scale", "weights") if hasattr(type(self), n)]
+            hint = (
+                f"; its parameters are {', '.join(own)}"
+                if name in ("probs", "loc", "scale", "weights")
+                else ""
+            )
+            raise AttributeError(f"a {type(self).__name__} has no {name!r}{hint}")
 
     # --- shape -----------------------------------------------------------------------------------------
 

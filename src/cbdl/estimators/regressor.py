@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -105,6 +105,14 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
         """(rows,) or (rows, outputs): the mean of the centre of the credal set."""
         return self._like_targets(self._by_parts(X, lambda sets: np.asarray(sets.mean()).mean(1)))
 
+    @overload
+    def predict_interval(
+        self, X: Any, alpha: float = 0.05, method: str | None = None, return_region: Literal[False] = False
+    ) -> tuple[Floats, Floats]: ...
+    @overload
+    def predict_interval(
+        self, X: Any, alpha: float = 0.05, method: str | None = None, *, return_region: Literal[True]
+    ) -> Region: ...
     def predict_interval(
         self, X: Any, alpha: float = 0.05, method: str | None = None, return_region: bool = False
     ) -> tuple[Floats, Floats] | Region:

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from cbdl.credal._batch import in_chunks
 from cbdl.credal._border import Array, ArrayLike, Border, check_alpha, first, float64
+from cbdl.credal.answers import Region
 from cbdl.credal.classes.cover import smallest_cover
 
 ROUNDING = 1e-12
@@ -30,7 +31,7 @@ ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
-class ClassRegion:
+class ClassRegion(Region):
     """A set of classes, in the user's kind of array.
 
     mask:              (..., J) which classes belong

@@ -31,6 +31,7 @@ from cbdl.credal._border import (
     first,
     float64,
 )
+from cbdl.credal.answers import Region
 from cbdl.credal.euclidean import diagonal, ellipsoids
 from cbdl.credal.euclidean.montecarlo import normal_nodes, own_distances
 from cbdl.credal.euclidean.survival import squared_radius
@@ -39,7 +40,7 @@ METHODS = ("union", "box", "lower-density", "minimal")
 
 
 @dataclass(frozen=True)
-class EuclideanRegion:
+class EuclideanRegion(Region):
     """What every region knows of itself; all fields but the shape's own have the batch shape.
 
     measure:           its volume (0 or infinite where a float cannot hold it; then see log_measure)
@@ -95,7 +96,7 @@ class Ellipsoids(EuclideanRegion):
     radius: float | Array
 
     def _dimension(self) -> int:
-        return self.loc.shape[-1]
+        return int(self.loc.shape[-1])
 
     def _inside(self, y: Tensor) -> Tensor:
         return (_squared(y, self.loc, self.scale) <= float64(self.radius, "radius")[..., None]).any(-1)
@@ -120,7 +121,7 @@ class BoxRegion(EuclideanRegion):
     multiple: Array
 
     def _dimension(self) -> int:
-        return self.lower.shape[-1]
+        return int(self.lower.shape[-1])
 
     def _inside(self, y: Tensor) -> Tensor:
         lower, upper = float64(self.lower, "lower"), float64(self.upper, "upper")
@@ -140,7 +141,7 @@ class LowerDensityRegion(EuclideanRegion):
     log_level: Array
 
     def _dimension(self) -> int:
-        return self.loc.shape[-1]
+        return int(self.loc.shape[-1])
 
     def _inside(self, y: Tensor) -> Tensor:
         scale = float64(self.scale, "scale")
@@ -162,7 +163,7 @@ class MinimalRegion(EuclideanRegion):
     gap: Array
 
     def _dimension(self) -> int:
-        return self.loc.shape[-1]
+        return int(self.loc.shape[-1])
 
     def _inside(self, y: Tensor) -> Tensor:
         height = float64(self.log_multipliers, "log_multipliers") + _peak(float64(self.scale, "scale"))

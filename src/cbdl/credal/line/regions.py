@@ -22,6 +22,7 @@ from torch import Tensor
 
 from cbdl.credal._batch import MEMORY
 from cbdl.credal._border import Array, ArrayLike, Border, float64
+from cbdl.credal.answers import Region
 from cbdl.credal.line.hdr import hdr_at
 from cbdl.credal.line.intervals import Intervals, covered, padded, union
 from cbdl.credal.line.levels import Crossings, crossings, evaluate, make_grid, profile
@@ -38,7 +39,7 @@ SLACK = 32.0
 
 
 @dataclass(frozen=True)
-class LineRegion:
+class LineRegion(Region):
     """Unions of intervals, one for each set of a batch.
 
     intervals:         (..., R, 2) sorted, disjoint, closed; padded with nan
