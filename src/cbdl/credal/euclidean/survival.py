@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
+from scipy.special import gammainc, gammaincc
 from torch import Tensor
 
 from cbdl.credal._border import EPS
@@ -23,13 +25,14 @@ def log_survival(q: Tensor, d: int) -> Tensor:
     >>> log_survival(torch.tensor([3.841, 1600.0], dtype=torch.float64), 1)
     tensor([  -2.9955, -803.9153], dtype=torch.float64)
     """
-    a, x = torch.as_tensor(d / 2, dtype=q.dtype, device=q.device), q / 2
-    below, above = torch.special.gammainc(a, x), torch.special.gammaincc(a, x)
+    a, x = d / 2, (q / 2).cpu()
+    # scipy's are good to rounding; torch's lose digits from d = 40 on
+    below, above = (torch.from_numpy(np.asarray(f(a, x.numpy()))) for f in (gammainc, gammaincc))
     logs = torch.where(below < 0.5, torch.log1p(-below), above.clamp_min(_DEEP).log())
     deep = above < _DEEP
     if deep.any():
-        logs[deep] = _deep(x[deep], d / 2)
-    return logs
+        logs[deep] = _deep(x[deep], a)
+    return logs.to(q.device)
 
 
 def _deep(x: Tensor, a: float) -> Tensor:
@@ -52,8 +55,8 @@ def squared_radius(logs: Tensor, d: int) -> Tensor:
     """The least q, to rounding and never below, with log P(|Z|^2 > q) <= logs, for logs <= 0; infinite for -inf."""
     values, place = torch.unique(logs, return_inverse=True)
     a = d / 2
-    # The terms of the logarithm are as large as a log a, whatever their sum.
-    wanted = values - 32 * EPS * (1 + values.abs() + a * math.log1p(a))
+    # Far out, the terms of the logarithm are as large as a log a, whatever their sum.
+    wanted = (1 + 256 * EPS) * values - torch.where(values < -1, 32 * EPS * a * math.log1p(a), 0.0)
     low, high = torch.zeros_like(values), torch.ones_like(values)
     finite = torch.isfinite(values)
     while (more := finite & (log_survival(high, d) > wanted)).any():

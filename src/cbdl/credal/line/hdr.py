@@ -78,8 +78,8 @@ def _hdr(mix: Mixtures, log_alpha: Tensor, slack: float) -> tuple[Tensor, Crossi
         halved = torch.where(torch.isinf(a), b - 2.0**step, 0.5 * (a + b))
         rounding = 4 * EPS * (1 + u.abs())
         still = (miss.abs() <= 2 * EPS * (1 + wanted.abs()) + rounding * slope) | (b - a <= rounding)
-        # After a step this small the next one is below rounding; the ends move along their tangents.
-        near = ~bad & (newton.abs() * slope.clamp_min(1).square() <= 1e-7)
+        # After a step this small the next one is a few roundings; the ends move along their tangents.
+        near = ~bad & (newton.abs() * slope.clamp_min(1).square() <= (0.0 if slack else 1e-7))
         # Where the mass hangs on the last bit of the level (a plateau), end on the side that covers enough.
         short = still & (miss * alpha[rows] > 1e-13)
         level[rows] = torch.where(short, u - rounding, torch.where(still, u, torch.where(bad, halved, move)))
