@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
-import numpy as np
 import torch
 from scipy.special import gammaincinv
 from torch import Tensor, nn
@@ -26,6 +25,21 @@ from cbdl.nets.instances import as_factory
 
 from ._densities import HALF_LOG_2PI
 from .counts import HIGH, LOW, poisson_log_density
+from .targets import check_labels, check_scale, check_size, check_variety, dims
+
+__all__ = [
+    "Bernoulli",
+    "Categorical",
+    "Factory",
+    "Laplace",
+    "Likelihood",
+    "Normal",
+    "Poisson",
+    "Scale",
+    "StudentT",
+    "agree",
+    "check_scale",
+]
 
 Factory: TypeAlias = Callable[[], nn.Module]
 Scale: TypeAlias = float | Literal["learned", "heteroscedastic"]
@@ -100,29 +114,6 @@ def _draw_class(probs: Tensor, source: torch.Generator) -> Tensor:
 # ----------------------------------------------------------------------------------------------- classes
 
 
-def _check_labels(y: Tensor, classes: int | None = None) -> None:
-    if y.ndim != 1:
-        raise ValueError(f"y has shape {tuple(y.shape)}; class labels are one integer a row: (rows,)")
-    if y.is_floating_point() and (y != y.round()).any():
-        at = int((y != y.round()).nonzero()[0])
-        raise ValueError(f"y[{at}] is {y[at].item():g}; class labels are the integers 0, 1, ..., J - 1")
-    if (y < 0).any():
-        at = int((y < 0).nonzero()[0])
-        raise ValueError(f"y[{at}] is {int(y[at])}; class labels start at 0")
-    if classes is not None and (y >= classes).any():
-        at = int((y >= classes).nonzero()[0])
-        raise ValueError(
-            f"y[{at}] is {int(y[at])}, but the network has outputs for {classes} classes (labels 0 "
-            f"to {classes - 1}); "
-            "give it more outputs or number the classes from 0"
-        )
-
-
-def _check_variety(y: Tensor) -> None:
-    if bool((y == y[0]).all()):
-        raise ValueError(f"y holds one class only ({int(y[0])}); a classifier needs at least two")
-
-
 @dataclass(frozen=True)
 class Categorical(Likelihood):
     """Classes 0, ..., J - 1 with probabilities softmax(network output (batch, J))."""
@@ -131,16 +122,16 @@ class Categorical(Likelihood):
     space: ClassVar[Literal["classes"]] = "classes"
 
     def check(self, y: Tensor, whole: bool = True) -> None:
-        _check_labels(y)
+        check_labels(y)
         if whole:
-            _check_variety(y)
+            check_variety(y)
 
     def check_outputs(self, out: tuple[int, ...], y: Tensor) -> None:
         if len(out) != 1 or out[0] < 2:
             raise ValueError(
-                f"Categorical: the network's output is (batch, {_dims(out)}); it must be (batch, classes)"
+                f"Categorical: the network's output is (batch, {dims(out)}); it must be (batch, classes)"
             )
-        _check_labels(y, out[0])
+        check_labels(y, out[0])
 
     def log_density(self, out: Tensor, y: Tensor, noise: Tensor, unit: Tensor) -> Tensor:
         members, draws, batch, classes = out.shape
@@ -170,16 +161,16 @@ class Bernoulli(Likelihood):
     space: ClassVar[Literal["classes"]] = "classes"
 
     def check(self, y: Tensor, whole: bool = True) -> None:
-        _check_labels(y, 2)
+        check_labels(y, 2)
         if whole:
-            _check_variety(y)
+            check_variety(y)
 
     def check_outputs(self, out: tuple[int, ...], y: Tensor) -> None:
         if math.prod(out) != 1:
             raise ValueError(
-                f"Bernoulli: the network's output is (batch, {_dims(out)}); it must be (batch, 1)"
+                f"Bernoulli: the network's output is (batch, {dims(out)}); it must be (batch, 1)"
             )
-        _check_labels(y, 2)
+        check_labels(y, 2)
 
     def log_density(self, out: Tensor, y: Tensor, noise: Tensor, unit: Tensor) -> Tensor:
         logit = out.reshape(out.shape[:3])
@@ -214,7 +205,7 @@ class Poisson(Likelihood):
             raise ValueError(f"y{list(at)} is {y[at].item():g}; Poisson targets are counts 0, 1, 2, ...")
 
     def check_outputs(self, out: tuple[int, ...], y: Tensor) -> None:
-        _check_size("Poisson", out, y, 1)
+        check_size("Poisson", out, y, 1)
 
     def log_density(self, out: Tensor, y: Tensor, noise: Tensor, unit: Tensor) -> Tensor:
         return _event_sum(poisson_log_density(y, out.reshape(out.shape[:2] + y.shape)), y.ndim)
@@ -227,21 +218,6 @@ class Poisson(Likelihood):
 
 
 # --------------------------------------------------------------------------------------------- real numbers
-
-
-def check_scale(scale: object, name: str = "scale") -> None:
-    """A ValueError unless `scale` is one, which the user knows as the argument `name`."""
-    if isinstance(scale, str):
-        if scale not in ("learned", "heteroscedastic"):
-            raise ValueError(
-                f'{name} is {scale!r}; give a standard deviation, "learned" or "heteroscedastic"'
-            )
-    elif isinstance(scale, bool) or not isinstance(scale, int | float | np.floating | np.integer):
-        raise ValueError(
-            f'{name} is {scale!r}; give a number (a standard deviation), "learned" or "heteroscedastic"'
-        )
-    elif not (math.isfinite(scale) and scale > 0):
-        raise ValueError(f"{name} is {scale}; a standard deviation is positive and finite")
 
 
 class _LocationScale(Likelihood):
@@ -259,7 +235,7 @@ class _LocationScale(Likelihood):
             raise ValueError(f"y holds {y.dtype}; targets of a regression are real numbers")
 
     def check_outputs(self, out: tuple[int, ...], y: Tensor) -> None:
-        _check_size(type(self).__name__, out, y, 2 if self.scale == "heteroscedastic" else 1)
+        check_size(type(self).__name__, out, y, 2 if self.scale == "heteroscedastic" else 1)
 
     def noise(self, unit: Tensor) -> Tensor:
         """One log scale per coordinate of the event, in standardised units; it starts at half the spread."""
@@ -410,21 +386,6 @@ class StudentT(_LocationScale):
 def _event_sum(x: Tensor, target_dims: int) -> Tensor:
     """The sum over the event: (members, draws, batch, *event) -> (members, draws, batch)."""
     return x.flatten(3).sum(3) if target_dims > 1 else x
-
-
-def _dims(out: tuple[int, ...]) -> str:
-    return ", ".join(map(str, out))
-
-
-def _check_size(name: str, out: tuple[int, ...], y: Tensor, times: int) -> None:
-    event = tuple(y.shape[1:])
-    if math.prod(out) != times * math.prod(event):
-        wanted = f"{math.prod(event)}" if times == 1 else f"2 x {math.prod(event)}"
-        raise ValueError(
-            f"{name}: the network gives {math.prod(out)} numbers a row (output (batch, "
-            f"{_dims(out)})); targets of shape "
-            f"(rows{''.join(f', {n}' for n in event)}) need {wanted}"
-        )
 
 
 def agree(likelihoods: tuple[Likelihood, ...]) -> None:
