@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cbdl.bayes.checkpoint import CheckpointError
 from cbdl.bayes.train import Interrupted, Run
-from cbdl.engines import Local
+from cbdl.engines import Local, processes, worker
 from cbdl.engines.job import pack
 from cbdl.engines.split import FILE, groups, split
 
@@ -92,3 +92,12 @@ def test_data_travels_whole_and_each_tensor_once() -> None:
     assert back.digest == data.digest
     assert back.validation is not None
     assert torch.equal(back.validation.x, data.validation.x)  # type: ignore[union-attr]
+
+
+def test_workers_map_the_data_with_the_alignment_of_memory(tmp_path: Path) -> None:
+    data = images()
+    folder, packed = processes.share(data, tmp_path)
+    there = worker.shared(folder, packed)
+    for x in (there.held.x, there.held.y, there.inputs.loc, there.validation.x):  # type: ignore[union-attr]
+        assert x.data_ptr() % 64 == 0
+    assert there.digest == data.digest

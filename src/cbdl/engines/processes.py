@@ -85,14 +85,14 @@ class Processes:
                 scratch=place,
                 every_seconds=every_seconds,
             )
-            shared = _share(data, Path(place))
+            shared = share(data, Path(place))
             with board(run.verbose, work.labels) as shown:
                 schedule = Schedule(work.labels, self.retries, shown, checkpoint_dir)
                 _carry_out(schedule, work.jobs, shared, min(workers, len(work.jobs)), self.threads, run)
             return work.result(method, schedule.conclude())
 
 
-def _share(data: TrainingData, folder: Path) -> tuple[str, Packed]:
+def share(data: TrainingData, folder: Path) -> tuple[str, Packed]:
     """The data in files that workers map."""
     packed, arrays = pack(data)
     for i, array in enumerate(arrays):

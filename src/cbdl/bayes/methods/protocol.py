@@ -39,7 +39,7 @@ class Posterior(ABC):
     noise: Tensor
     """Parameters of the noise model (m, Q)."""
     buffers: Buffers
-    """Buffers of the networks, each (m, *shape)."""
+    """Buffers of the networks; each leads with the members."""
     record: Record | None = None
     """How the training went; None for a posterior that was built from a state."""
 
