@@ -24,6 +24,7 @@ import math
 from collections.abc import Callable
 from functools import cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,18 +39,24 @@ _SPREAD = 0.43
 _LEAST = 0.33
 """The least floor, as a share of its second-order part, where subtracting s^2 would leave less. Simulated."""
 
-_DECOUPLED = 0.3
-"""Share of the correlation between a group's noise and the gradient's that is taken out: all of it would have no
-bias but too much variance. Simulated."""
+_JACKKNIFE = 0.6
+"""Share of the jackknife in the first-order part, the rest from the tangent: the gradient's noise goes with that of
+the groups it was taken from, unless a group is left out; but all of the jackknife has more variance. Simulated."""
 
 _TAILS = 0.16
 """Pairs (eps, -eps) leave noise of second order in eps, with longer tails than the Normal's; they fade as groups
 grow in number. Simulated."""
 
-_NODES = 128
-"""Nodes of an integral on the line."""
+_NODES = 96
+"""Nodes of an integral on the line, about."""
 
-_CHUNK = 1 << 26
+_LEAST_ORDER = 6
+"""Fewest nodes for each Normal that is used."""
+
+_GUESS = 0.1
+"""s^2 / t^2 on the line if two groups cannot show it. Simulated."""
+
+_CHUNK = 1 << 24
 """Bytes of working memory."""
 
 _TINY = torch.finfo(torch.float64).tiny
@@ -94,8 +101,8 @@ def class_floor(averages: Tensor, draws: Tensor) -> Tensor:
         count = int(groups(n)[-1]) + 1
         q = averages[:, :, :1].flatten(0, 1).clamp_min(_TINY)
         x = averages[:, :, 1 : 1 + count].flatten(0, 1)
-        linear, gram = _moments(x, q, torch.ones_like(q))
-        return _floor(linear, gram, n, m, 1 / max(J - 1, 1), _concentration(q[:, 0])).view(rows, m).mean(1)
+        first, gram = _moments(x, q, torch.ones_like(q), _shares(n))
+        return _floor(first, gram, n, m, 1 / max(J - 1, 1), _concentration(q[:, 0])).view(rows, m).mean(1)
 
     return _by_draws(part, draws, averages.shape[1], (averages,), 8 * 4 * averages[0].numel())
 
@@ -113,55 +120,62 @@ def line_floor(loc: Tensor, scale: Tensor, weights: Tensor, draws: Tensor, *, no
         x, node = _densities(n, *(t[..., : n * normals].flatten(0, 1) for t in mixtures))
         share = _shares(n)
         q = (share[:, None] * x).sum(1, keepdim=True).clamp_min(_TINY)
-        linear, gram = _moments(x, q, node)
-        guess = torch.full_like(linear[:, 0], 0.5)  # mean and width of the predictive are what draws move
-        return _floor(linear, gram, n, m, 0.0, guess).view(rows, m).mean(1)
+        first, gram = _moments(x, q, node, share)
+        guess = torch.full_like(first[:, 0], _GUESS)
+        return _floor(first, gram, n, m, 0.0, guess).view(rows, m).mean(1)
 
     return _by_draws(part, draws, loc.shape[1], (loc, scale, weights), 8 * 4 * _NODES * loc[0].numel())
 
 
-def normal_floor(loc: Tensor, scale: Tensor, weights: Tensor, draws: Tensor) -> Tensor:
+def normal_floor(loc: Tensor, scale: Tensor, draws: Tensor) -> Tensor:
     """(rows,): the floor, in nats, of Normals with the mean and the variances of the mixture over draws.
 
-    loc, scale: (rows, m, length) or (rows, m, length, d); weights (rows, m, length); draws as in `line_floor`.
+    loc, scale: (rows, m, length) or (rows, m, length, d), of equal weights; draws as in `line_floor`.
 
     The entropy of a Normal is sum log(variance) / 2 and has a gradient everywhere, so nothing is subtracted.
     Noise in the means moves the upper entropy only, by half the squared radius of the ball around the means.
     """
     loc, scale = (t.reshape(*t.shape[:3], -1) for t in (loc, scale))
 
-    def part(n: int, loc: Tensor, scale: Tensor, weights: Tensor) -> Tensor:
-        rows, m, _, d = loc.shape
-        each = weightings(n)[1:]
-        mean = loc[:, :, :n].mean(2, keepdim=True)
-        off = loc[:, :, :n] - mean
+    def part(n: int, loc: Tensor, scale: Tensor) -> Tensor:
+        m, d = loc.shape[1], loc.shape[3]
+        group, w, root = weightings(n)[1:], _shares(n)[:, None], _spreads(n).sqrt()
+        off = loc[:, :, :n] - loc[:, :, :n].mean(2, keepdim=True)
         square = scale[:, :, :n].square() + off.square()
         variance = square.mean(2, keepdim=True)
-        root = _spreads(n).sqrt()[:, None]
-        means = root * torch.einsum("gn,rmnd->rmgd", each, off / variance.sqrt())
-        widths = root[:, 0] * torch.einsum("gn,rmn->rmg", each, (square / variance - 1).sum(-1) / 2)
+        means, squares = torch.einsum("gn,krmnd->krmgd", group, torch.stack([off, square]))
+        # How the entropy moves when a group is left out: the jackknife.
+        others = (variance - w * squares) / (1 - w) - (w / (1 - w) * means).square()
+        widths = (1 - w[:, 0]) / w[:, 0] * (variance / others).log().sum(-1) / 2
+        widths = root * (widths - widths.mean(-1, keepdim=True))
+        means = root[:, None] * means / variance.sqrt()
         gram = means @ means.mT
         t = gram.diagonal(dim1=-2, dim2=-1).sum(-1)
         s = _concentrated(gram, t, 1 / d, torch.full_like(t, 1 / d)).sqrt()
         high = (1 - 1 / m) / 2
         ball = high * t + (_range(m)[1] / 8 - high) * s
-        a = _range(m)[0] * _normal_factor(len(each) - 1) * widths.square().sum(-1).sqrt()
+        a = _range(m)[0] * _factor(len(root)) * widths.square().sum(-1).sqrt()
         return torch.hypot(a, ball).mean(1)
 
-    return _by_draws(part, draws, loc.shape[1], (loc, scale, weights), 8 * 6 * loc[0].numel())
+    return _by_draws(part, draws, loc.shape[1], (loc, scale), 8 * 6 * loc[0].numel())
 
 
 # --- moments of the noise ------------------------------------------------------------------------------------
 
 
-def _moments(x: Tensor, q: Tensor, node: Tensor) -> tuple[Tensor, Tensor]:
+def _moments(x: Tensor, q: Tensor, node: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
     """slope . y_g (B, G) and y_g . y_h (B, G, G) of the groups' averages x (B, G, J) around q (B, 1, J).
 
-    node: (B, 1, J) the measure of every outcome.
+    node: (B, 1, J) the measure of every outcome; share: (G,) of the draws in a group.
     """
     off = x - q
+    surprise = -node * q.log()
+    tangent = (off * surprise).sum(-1)
+    odds = (share / (1 - share))[:, None]
+    others = torch.addcmul(q, odds, off, value=-1).clamp_min_(_TINY)
+    fall = (q * surprise).sum(-1) + (others.log() * others * node).sum(-1)
     y = off * (node / q).sqrt()
-    return -(off * (node * q.log())).sum(-1), y @ y.mT
+    return tangent + _JACKKNIFE * (fall / odds[:, 0] - tangent), y @ y.mT
 
 
 def _shares(n: int) -> Tensor:
@@ -179,8 +193,8 @@ def _spreads(n: int) -> Tensor:
     return c / (1 + c.sum())
 
 
-def _floor(linear: Tensor, gram: Tensor, n: int, m: int, least: float, guess: Tensor) -> Tensor:
-    """(B,): the floor from the noise of n draws in G groups; linear (B, G), gram (B, G, G).
+def _floor(first: Tensor, gram: Tensor, n: int, m: int, least: float, guess: Tensor) -> Tensor:
+    """(B,): the floor from the noise of n draws in G groups; first (B, G), gram (B, G, G).
 
     least, guess: the smallest s^2 / t^2, and what it is taken for if two groups cannot show it.
     """
@@ -191,15 +205,12 @@ def _floor(linear: Tensor, gram: Tensor, n: int, m: int, least: float, guess: Te
     s2 = _concentrated(gram, t, least, guess)
     subtract = s2
     if G > 2:
-        size = gram.diagonal(dim1=1, dim2=2) / c
-        linear = linear + _DECOUPLED / (G - 2) * (size - size.mean(-1, keepdim=True))
-        subtract = _between(gram, t, least) * (1 + 2 * _DECOUPLED / (G - 2))
+        subtract = _between(gram, t, least) * (1 + _JACKKNIFE / (G - 2))
     R = _range(m)[0]
-    tails = _normal_factor(G - 1) * (1 + _TAILS / math.sqrt(G))
-    a2 = (tails * root * linear).square().sum(-1)
-    # Entropies are bounded where the second order is not: (1 - 1/m) t / 2 for small t, log m for t = 1, the most.
+    a2 = (_factor(G) * root * (first - first.mean(-1, keepdim=True))).square().sum(-1)
+    # Entropies are bounded where the second order is not: (1 - 1/m) t / 2 for small t, 3/4 log m for t = 1, the most.
     t = t.clamp_max(1)
-    second = -(1 + t) / 2 * torch.log1p(-t * (1 - 1 / m)) + _SPREAD * R * s2.sqrt()
+    second = -(1 + t / 2) / 2 * torch.log1p(-t * (1 - 1 / m)) + _SPREAD * R * s2.sqrt()
     square = R * R * (a2 - subtract) + second.square()
     return torch.maximum(square, (_LEAST * second).square()).sqrt()
 
@@ -236,26 +247,30 @@ def _concentration(q: Tensor) -> Tensor:
 def _densities(n: int, loc: Tensor, scale: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """(B, G, N): the density of every group at nodes of its own mixture, and (B, 1, N) the nodes' measures.
 
-    Nodes are quantiles of the Normals of some draws, evenly spread in probability. They are distributed like the
-    mixture `seen` of these, so that the integral of g is the mean of g / seen over nodes.
+    The integral of g is the mean of g / seen under `seen`, the mixture of some draws' Normals, and so a sum of means
+    under Normals: a Gauss-Hermite rule for each. It is exact where it must be most, for draws that hardly differ.
     """
-    B, size = loc.shape
-    stride = -(-size // _NODES)
-    each = max(1, _NODES * stride // size)
+    size = loc.shape[1]
+    stride = -(-size * _LEAST_ORDER // _NODES)
+    z, share = _hermite(max(_LEAST_ORDER, _NODES * stride // size))
     k = torch.arange(0, size, stride)
-    shift = torch.frac((torch.arange(len(k), dtype=torch.float64) + 0.5) * ((math.sqrt(5) - 1) / 2))
-    level = (torch.arange(each) + shift[:, None]) / each
-    x = (loc[:, k, None] + scale[:, k, None] * torch.special.ndtri(level)).flatten(1)
+    x = (loc[:, k, None] + scale[:, k, None] * z).flatten(1)
     normals = (x[:, None] - loc[..., None]).div_(scale[..., None]).square_().mul_(-0.5).exp_()
     normals *= (weights / scale / math.sqrt(2 * math.pi))[..., None]
-    seen = normals[:, k].sum(1)
-    mass = weights[:, k] / each
-    node = mass.repeat_interleave(each, 1) / seen.clamp_min(_TINY)
+    seen = normals[:, k].sum(1).clamp_min(_TINY)
+    node = (weights[:, k, None] * share).flatten(1) / seen
     group = (weightings(n)[1:] * n).repeat_interleave(size // n, 1)
     return group @ normals, node[:, None]
 
 
 # --- constants of Normal noise --------------------------------------------------------------------------------
+
+
+@cache
+def _hermite(order: int) -> tuple[Tensor, Tensor]:
+    """Nodes and weights with which polynomials of degree < 2 order have their mean under the standard Normal."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(order)
+    return torch.tensor(nodes), torch.tensor(weights / weights.sum())
 
 
 @cache
@@ -270,9 +285,11 @@ def _range(m: int) -> tuple[float, float]:
     return mean, float(2 * both.triu(1).sum() + both.diagonal().sum()) * h * h
 
 
-def _normal_factor(freedom: int) -> float:
-    """sigma / E s for a sample standard deviation s with so many degrees of freedom."""
-    return math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom + 1) / 2)) * math.sqrt(freedom / 2)
+def _factor(count: int) -> float:
+    """What a standard deviation from so many groups is multiplied by: Normal noise, and a little for longer tails."""
+    f = count - 1
+    normal = math.exp(math.lgamma(f / 2) - math.lgamma((f + 1) / 2)) * math.sqrt(f / 2)
+    return normal * (1 + _TAILS / math.sqrt(count))
 
 
 def _by_draws(
@@ -282,10 +299,13 @@ def _by_draws(
     floor = torch.full(draws.shape, 0.0 if m == 1 else torch.nan, dtype=torch.float64)
     if m == 1:
         return floor
-    for n in draws.unique().long().tolist():
+    for n in sorted({int(n) for n in draws.tolist()}):
         if n >= 4:
             rows = draws == n
             (floor[rows],) = in_chunks(
-                lambda *some, n=n: (part(n, *some),), *(t[rows] for t in tensors), per_set=per_row, memory=_CHUNK
+                lambda *some, n=n: (part(n, *some),),
+                *(t[rows] for t in tensors),
+                per_set=per_row,
+                memory=_CHUNK,
             )
     return floor
