@@ -185,13 +185,13 @@ def test_the_floor_falls_with_the_root_of_the_draws_off_the_maximum():
 
 @pytest.mark.slow
 def test_the_class_floor_holds_in_all_regimes():
-    grid = itertools.product((2, 3, 10, 100), (0.0, 1.0, 4.0), (0.1, 0.3, 1.0, 3.0), (True, False))
-    sizes = ((4, 4), (6, 4), (6, 12), (8, 2), (8, 6), (20, 4), (20, 12), (64, 4), (200, 4))
+    grid = itertools.product((2, 3, 10, 100), (0.0, 1.0, 4.0), (0.1, 1.0, 3.0), (True, False))
+    sizes = ((4, 4), (6, 12), (8, 2), (20, 6), (64, 4), (200, 4))
     bad, ratios = [], {}
     for (J, centres, spread, antithetic), (n, m) in itertools.product(grid, sizes):
         if J == 2 and centres == 0 and antithetic:
             continue  # pairs cancel: the truth is 0
-        rows = max(100, min(600, int(4e6 / (J * n * m))))
+        rows = max(80, min(400, int(1e6 / (J * n))))
         value, error = class_ratio(J, centres, spread, antithetic, n, m, rows)
         ratios.setdefault(n, []).append(value)
         # Two pairs show neither tails nor dimension of the noise: at the entropy's maximum up to 1.7 is reported.
@@ -223,8 +223,17 @@ def test_the_floor_on_the_line_holds_in_all_regimes(form):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [4, 8, 20])
-@pytest.mark.parametrize("method", [cbdl.MeanField(epochs=30), cbdl.Laplace(epochs=30)])
+@pytest.mark.parametrize(
+    ("method", "n"),
+    [
+        (cbdl.MeanField(epochs=30), 4),
+        (cbdl.MeanField(epochs=30), 8),
+        (cbdl.MeanField(epochs=30), 20),
+        (cbdl.Laplace(epochs=30), 8),
+        (cbdl.Ensemble(restarts=64, epochs=15), 4),  # drawn without replacement, few of many
+        (cbdl.Ensemble(restarts=64, epochs=15), 8),
+    ],
+)
 def test_the_floor_of_a_trained_network_is_what_independent_draws_of_it_show(method, n):
     rng, m = np.random.default_rng(0), 5
     X = rng.normal(size=(120, 2))

@@ -40,8 +40,8 @@ _LEAST = 0.33
 """The least floor, as a share of its second-order part, where subtracting s^2 would leave less. Simulated."""
 
 _JACKKNIFE = 0.6
-"""Share of the jackknife in the first-order part, the rest from the tangent: the gradient's noise goes with that of
-the groups it was taken from, unless a group is left out; but all of the jackknife has more variance. Simulated."""
+"""Share of the jackknife in the first-order part, the rest from the tangent: leaving a group out parts its noise from
+the gradient's, but adds variance. Simulated."""
 
 _TAILS = 0.16
 """Pairs (eps, -eps) leave noise of second order in eps, with longer tails than the Normal's; they fade as groups
@@ -49,10 +49,7 @@ grow in number. Simulated."""
 
 _NODES = 96
 """Nodes of an integral on the line, about."""
-
-_LEAST_ORDER = 6
-"""Fewest nodes for each Normal that is used."""
-
+_LEAST_ORDER = 6  # nodes for each Normal that is used, at least
 _GUESS = 0.1
 """s^2 / t^2 on the line if two groups cannot show it. Simulated."""
 
@@ -81,11 +78,9 @@ def weightings(draws: int) -> Tensor:
             [0.0000, 0.0000, 0.5000, 0.5000, 0.0000],
             [0.0000, 0.0000, 0.0000, 0.0000, 1.0000]], dtype=torch.float64)
     """
-    group = groups(draws)
-    each = torch.nn.functional.one_hot(group).T.double()
-    return torch.cat([torch.ones(1, draws, dtype=torch.float64), each]) / torch.cat(
-        [torch.tensor([[float(draws)]], dtype=torch.float64), each.sum(1, keepdim=True)]
-    )
+    each = torch.nn.functional.one_hot(groups(draws)).T.double()
+    weights = torch.cat([torch.ones(1, draws, dtype=torch.float64), each])
+    return weights / weights.sum(1, keepdim=True)
 
 
 def class_floor(averages: Tensor, draws: Tensor) -> Tensor:
