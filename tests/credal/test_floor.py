@@ -41,7 +41,9 @@ def class_ratio(J, centres, spread, antithetic, n, m, rows, long_tails=False):
     def probabilities(members):
         eps = noise(source, rows, members, n, J, antithetic)
         if long_tails:
-            eps = eps * noise(source, rows, members, n, 1, antithetic).abs().exp()
+            eps = eps * (0.8 * noise(source, rows, members, n, 1, False)[:, :, ::2]).exp().repeat_interleave(
+                2, 2
+            )
         return (centre + spread * eps).softmax(-1)
 
     truth = epistemic(cbdl.CategoricalCredalSet(probabilities(m).mean(2)))
@@ -85,6 +87,12 @@ def line_ratio(form, spread, wide, antithetic, n, m, rows):
 )
 def test_the_class_floor_is_what_identical_members_show(J, centres, spread, antithetic, n, m):
     value, error = class_ratio(J, centres, spread, antithetic, n, m, rows=300)
+    assert abs(value - 1) < PROMISE + error
+
+
+@pytest.mark.parametrize("centres", [0.0, 4.0])
+def test_the_class_floor_is_near_for_posteriors_with_long_tails(centres):
+    value, error = class_ratio(3, centres, 0.3, True, 64, 4, rows=200, long_tails=True)
     assert abs(value - 1) < PROMISE + error
 
 

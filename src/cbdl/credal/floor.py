@@ -33,11 +33,11 @@ from cbdl.credal._batch import in_chunks
 GROUPS = 16
 """Most groups of draws that are told apart: the floor of a row is then known to about 1 / sqrt(2 * 15) = 18 %."""
 
-_SPREAD = 0.43
-"""How far the spread of |y|^2 among members moves their entropies, in units of R s. Simulated."""
+_SPREAD = 0.43  # how far the spread of |y|^2 among members moves their entropies, in units of R s; simulated
 
-_LEAST = 0.33
-"""The least floor, as a share of its second-order part, where subtracting s^2 would leave less. Simulated."""
+_LEAST = (
+    0.33  # the least floor as a share of its second-order part, where subtracting s^2 leaves less; simulated
+)
 
 _JACKKNIFE = 0.6
 """Share of the jackknife in the first-order part, the rest from the tangent: leaving a group out parts its noise from
@@ -50,11 +50,9 @@ grow in number. Simulated."""
 _NODES = 96
 """Nodes of an integral on the line, about."""
 _LEAST_ORDER = 6  # nodes for each Normal that is used, at least
-_GUESS = 0.1
-"""s^2 / t^2 on the line if two groups cannot show it. Simulated."""
+_GUESS = 0.1  # s^2 / t^2 on the line where two groups cannot show it; simulated
 
-_CHUNK = 1 << 24
-"""Bytes of working memory."""
+_CHUNK = 1 << 24  # bytes of working memory
 
 _TINY = torch.finfo(torch.float64).tiny
 
