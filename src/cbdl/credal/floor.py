@@ -34,7 +34,6 @@ GROUPS = 16
 """Most groups of draws that are told apart: the floor of a row is then known to about 1 / sqrt(2 * 15) = 18 %."""
 
 _SPREAD = 0.43  # how far the spread of |y|^2 among members moves their entropies, in units of R s; simulated
-
 _LEAST = (
     0.33  # the least floor as a share of its second-order part, where subtracting s^2 leaves less; simulated
 )
@@ -51,9 +50,7 @@ _NODES = 96
 """Nodes of an integral on the line, about."""
 _LEAST_ORDER = 6  # nodes for each Normal that is used, at least
 _GUESS = 0.1  # s^2 / t^2 on the line where two groups cannot show it; simulated
-
 _CHUNK = 1 << 24  # bytes of working memory
-
 _TINY = torch.finfo(torch.float64).tiny
 
 
@@ -196,9 +193,7 @@ def _floor(first: Tensor, gram: Tensor, n: int, m: int, least: float, guess: Ten
     gram = gram * root[:, None] * root
     t = gram.diagonal(dim1=1, dim2=2).sum(-1)
     s2 = _concentrated(gram, t, least, guess)
-    subtract = s2
-    if G > 2:
-        subtract = _between(gram, t, least) * (1 + _JACKKNIFE / (G - 2))
+    subtract = s2 if G == 2 else _between(gram, t, least) * (1 + _JACKKNIFE / (G - 2))
     R = _range(m)[0]
     a2 = (_factor(G) * root * (first - first.mean(-1, keepdim=True))).square().sum(-1)
     # Entropies are bounded where the second order is not: (1 - 1/m) t / 2 for small t, 3/4 log m for t = 1, the most.
