@@ -23,7 +23,7 @@ old := ATEN_CPU_CAPABILITY=default MKL_ENABLE_INSTRUCTIONS=SSE4_2 OPENBLAS_CORET
 haswell := ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 OPENBLAS_CORETYPE=Haswell OMP_NUM_THREADS=2
 zen := ATEN_CPU_CAPABILITY=avx2 OPENBLAS_CORETYPE=Zen OMP_NUM_THREADS=1
 threads := OMP_NUM_THREADS=4
-NUMBERS := tests/credal tests/bayes tests/store tests/evaluate tests/nets tests/test_model.py tests/test_floor.py
+NUMBERS := tests/credal tests/bayes tests/store tests/evaluate tests/nets tests/test_model.py tests/test_prediction.py
 
 test-portable: $(addprefix portable-,$(kinds))  ## the tests of numbers as other machines would run them
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from cbdl import memory
-from cbdl.bayes._random import generator
 from cbdl.bayes.cohort import Member
 from cbdl.bayes.learned import Learned
-from cbdl.bayes.predictive import averages, normals
+from cbdl.bayes.predictive import averages, descriptions, normals
 from cbdl.credal import (
     CategoricalCredalSet,
     CredalSet,
@@ -26,6 +25,7 @@ from cbdl.credal import (
     MixtureCredalSet,
     NormalCredalSet,
 )
+from cbdl.credal.floor import class_floor, line_floor, normal_floor, weightings
 
 Form = Literal["mixture", "normal"]
 """How a member predicts one real number: the mixture of its draws' Normals, or the Normal of the same moments."""
@@ -37,57 +37,55 @@ FIRST = 16
 
 @dataclass(frozen=True)
 class Predictive:
-    """The predictive distributions of m members for a batch of rows, and what reweighted draws make of them.
+    """The predictive distributions of m members for a batch of rows.
 
-    numbers:  what the credal set is made of, each (rows, m, ...)
-    replicas: the same numbers for W reweightings of the draws, each (rows, m, W, ...); for mixtures, whose draws
-              are all in `numbers`, the reweightings themselves (W, components)
-    draws:    behind every row
-    floor:    (rows,) once it is known
+    numbers: what the credal set is made of, each (rows, m, ...)
+    draws:   (rows,) behind every row
+    floor:   (rows,), or None for mixtures, whose numbers tell it when it is asked for
+    normals: how many components of a mixture make up one draw
     """
 
     kind: type[CredalSet]
     numbers: tuple[Tensor, ...]
-    replicas: tuple[Tensor, ...]
-    draws: int
+    draws: Tensor
     floor: Tensor | None = None
+    normals: int = 1
 
     def credal_set(self, members: tuple[Member, ...], device: torch.device | None) -> CredalSet:
         """The convex hull of the members: tensors on `device`, or numpy arrays if that is None."""
         arrays = (t.numpy() if device is None else t.to(device) for t in self.numbers)
-        return self.kind(*arrays).with_origin(Draws(members, self))
+        return self.kind(*arrays).with_origin(Draws(members, self.draws, self.floor, self.normals))
 
-    def with_floor(self) -> Predictive:
-        """The same with its floor known, and without what it was computed from."""
-        return replace(self, numbers=(), replicas=(), floor=_floor(self))
-
-    def at(self, rows: Any) -> Predictive:
-        """The rows that an index picks."""
-        whole = self.kind is MixtureCredalSet
+    def at(self, rows: Tensor) -> Predictive:
+        """Some of the rows."""
+        floor = None if self.floor is None else self.floor[rows]
         return replace(
-            self,
-            numbers=tuple(t[rows] for t in self.numbers),
-            replicas=self.replicas if whole else tuple(t[rows] for t in self.replicas),
-            floor=None if self.floor is None else self.floor[rows],
+            self, numbers=tuple(t[rows] for t in self.numbers), draws=self.draws[rows], floor=floor
         )
 
 
+@dataclass(frozen=True)
 class Draws:
-    """The origin of a prediction: its members, and the draws behind it until the floor is known."""
+    """The origin of a prediction: its members, and how many draws are behind each row."""
 
-    def __init__(self, members: tuple[Member, ...], predictive: Predictive) -> None:
-        self.members, self._predictive = members, predictive
+    members: tuple[Member, ...]
+    draws: Tensor
+    known: Tensor | None
+    normals: int
 
     def floor(self, credal: CredalSet) -> Tensor:
         """(...,): the epistemic uncertainty (nats) that Monte Carlo noise alone would show; nan: unknown."""
-        if self._predictive.floor is None:
-            self._predictive = self._predictive.with_floor()  # the draws are no longer needed
-        assert self._predictive.floor is not None
-        return self._predictive.floor
+        if self.known is not None:
+            return self.known
+        numbers = (torch.as_tensor(t).cpu() for t in (credal.loc, credal.scale, credal.weights))
+        loc, scale, weights = (t.reshape(-1, *t.shape[-2:]) for t in numbers)
+        floor = line_floor(loc, scale, weights, self.draws.reshape(-1), normals=self.normals)
+        return floor.view(self.draws.shape)
 
     def at(self, index: tuple[Tensor, ...]) -> Draws:
         """The origin of the sets at `index` of the batch."""
-        return Draws(self.members, self._predictive.at(index))
+        known = None if self.known is None else self.known[index]
+        return replace(self, draws=self.draws[index], known=known)
 
 
 # --- from posteriors to numbers -----------------------------------------------------------------------------
@@ -119,45 +117,54 @@ def predict(
 
 def _fixed(learned: Learned, x: Tensor, form: Form, draws: int, limit: int) -> Predictive:
     """All rows from the same number of draws."""
-    m = len(learned.members)
-    weights = _weightings(learned.seed, m, draws)
+    count = torch.full((x.shape[0],), draws)
     if learned.space != "real":
-        probs = averages(learned, x, weights, limit)
-        return Predictive(CategoricalCredalSet, (probs[:, :, 0],), (probs[:, :, 1:],), draws)
+        return _classes(learned, x, count, limit)
     loc, scale = normals(learned, x, draws, limit)
     if form == "mixture" and loc.ndim == 3:
-        return _mixture(loc, scale, weights, learned.noises)
-    mean, deviation = (t.flatten(3) if loc.ndim > 3 else t for t in _moments(loc, scale, weights))
+        return _mixture(loc, scale, count, learned.noises)
+    mean, deviation = _moments(loc, scale)
     kind = DiagonalNormalCredalSet if loc.ndim > 3 else NormalCredalSet
-    return Predictive(kind, (mean[:, :, 0], deviation[:, :, 0]), (mean[:, :, 1:], deviation[:, :, 1:]), draws)
+    return Predictive(kind, (mean, deviation), count, normal_floor(loc, scale, count))
+
+
+def _classes(learned: Learned, x: Tensor, draws: Tensor, limit: int) -> Predictive:
+    """Averages over all draws, and over groups of them for the floor, a bounded number of rows at a time."""
+    weights = weightings(int(draws[0]))
+    rows = x.shape[0]
+    if learned.space == "classes":
+        *_, numbers = next(descriptions(learned, x[:1], 1, limit))
+        rows = max(1, limit // (32 * len(learned.members) * len(weights) * numbers["probs"].shape[-1]))
+    probs, floor = [], []
+    for a in range(0, x.shape[0], rows):
+        part = averages(learned, x[a : a + rows], weights, limit)
+        probs.append(part[:, :, 0].clone())
+        floor.append(class_floor(part, draws[a : a + rows]))
+    return Predictive(CategoricalCredalSet, (torch.cat(probs),), draws, torch.cat(floor))
 
 
 def _mixture(
-    loc: Tensor, scale: Tensor, weights: Tensor, noises: Sequence[tuple[Tensor, Tensor]]
+    loc: Tensor, scale: Tensor, draws: Tensor, noises: Sequence[tuple[Tensor, Tensor]]
 ) -> Predictive:
     """Mixtures of all draws (rows, m, draws), each draw's noise as the Normals that make it up."""
     most = max(len(w) for w, _ in noises)
-    share, width = torch.zeros(len(noises), 1, most), torch.ones(len(noises), 1, most)
-    share, width = share.double(), width.double()
+    share = torch.zeros(len(noises), 1, most, dtype=torch.float64)
+    width = torch.ones_like(share)
     for i, (own, scales) in enumerate(noises):
         share[i, 0, : len(own)], width[i, 0, : len(own)] = own, scales
-    rows, m, draws = loc.shape
-    parts = (
-        loc.unsqueeze(-1).expand(rows, m, draws, most),
-        scale.unsqueeze(-1) * width,
-        (weights[0].unsqueeze(-1) * share).expand(rows, m, draws, most),
-    )
-    numbers = tuple(t.flatten(2) for t in parts)
-    return Predictive(MixtureCredalSet, numbers, (weights[1:].repeat_interleave(most, 1),), draws)
+    shape = (*loc.shape, most)
+    parts = (loc.unsqueeze(-1), scale.unsqueeze(-1) * width, share / loc.shape[2])
+    numbers = tuple(t.expand(shape).flatten(2) for t in parts)
+    return Predictive(MixtureCredalSet, numbers, draws, normals=most)
 
 
-def _moments(loc: Tensor, scale: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation (rows, m, W, *event) of the mixtures over draws (rows, m, draws, *event)."""
-    centre = loc.mean(2, keepdim=True)  # deviations from it do not cancel
-    off = loc - centre
-    mean = torch.einsum("wd,rmd...->rmw...", weights, off)
-    square = torch.einsum("wd,rmd...->rmw...", weights, scale.square() + off.square())
-    return mean + centre, (square - mean.square()).sqrt()
+def _moments(loc: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation (rows, m) or (rows, m, d) of mixtures over draws (rows, m, draws, *event)."""
+    if loc.ndim > 3:
+        loc, scale = loc.flatten(3), scale.flatten(3)
+    mean = loc.mean(2, keepdim=True)
+    variance = (scale.square() + (loc - mean).square()).mean(2)
+    return mean.squeeze(2), variance.sqrt()
 
 
 # --- as many draws as each row needs ------------------------------------------------------------------------
@@ -170,10 +177,12 @@ def _adaptive(learned: Learned, x: Tensor, form: Form, tolerance: float, most: i
     parts: list[tuple[Tensor, Predictive]] = []
     while len(rows):
         part = _fixed(learned, x[rows.to(x.device)], form, draws, limit)
-        part = replace(part, replicas=(), floor=_floor(part))
-        assert part.floor is not None
-        done = (part.floor < tolerance) | (draws >= most)
-        parts.append((rows[done], part.at(done)))
+        floor = part.floor
+        if floor is None:
+            loc, scale, weights = part.numbers
+            floor = line_floor(loc, scale, weights, part.draws, normals=part.normals)
+        done = (floor < tolerance) | (draws >= most)
+        parts.append((rows[done], replace(part, floor=floor).at(done)))
         rows, draws = rows[~done], min(2 * draws, most)
     return _joined(parts, x.shape[0])
 
@@ -181,54 +190,19 @@ def _adaptive(learned: Learned, x: Tensor, form: Form, tolerance: float, most: i
 def _joined(parts: Sequence[tuple[Tensor, Predictive]], rows: int) -> Predictive:
     """One prediction from rows with different numbers of draws; components that a row lacks have weight 0."""
     last = parts[-1][1]
-    widest = [max(part.numbers[i].shape[2:] for _, part in parts) for i in range(len(last.numbers))]
+    longest = max((part.numbers[0].shape[2:] for _, part in parts), default=())
+    blank = (0.0, 1.0, 0.0) if last.kind is MixtureCredalSet else (0.0,) * len(last.numbers)
     numbers = tuple(
-        first.new_zeros((rows, first.shape[1], *wide))
-        for first, wide in zip(last.numbers, widest, strict=True)
+        own.new_full((rows, own.shape[1], *longest), value)
+        for own, value in zip(last.numbers, blank, strict=True)
     )
-    floor = torch.zeros(rows, dtype=torch.float64)
+    floor, draws = torch.zeros(rows, dtype=torch.float64), torch.zeros(rows, dtype=torch.int64)
     for at, part in parts:
         assert part.floor is not None
-        floor[at] = part.floor
-        for i, (whole, own) in enumerate(zip(numbers, part.numbers, strict=True)):
-            if last.kind is MixtureCredalSet:
+        floor[at], draws[at] = part.floor, part.draws
+        for whole, own in zip(numbers, part.numbers, strict=True):
+            if own.ndim > 2:
                 whole[at, :, : own.shape[2]] = own
-                if i == 1:  # a scale is positive, also of a component that does not count
-                    whole[at, :, own.shape[2] :] = 1.0
             else:
                 whole[at] = own
-    return Predictive(last.kind, numbers, (), max(part.draws for _, part in parts), floor)
-
-
-# --- the floor ----------------------------------------------------------------------------------------------
-
-
-def _weightings(seed: int, m: int, draws: int) -> Tensor:
-    """(1 + m, draws): equal weights, then those of a Bayesian bootstrap of antithetic pairs."""
-    pairs = [
-        torch.empty(m).exponential_(generator=generator("cpu", seed, "bootstrap", i))
-        for i in range((draws + 1) // 2)
-    ]
-    replicas = torch.stack(pairs, 1).repeat_interleave(2, 1)[:, :draws]
-    weights = torch.cat([torch.ones(1, draws), replicas]).double()
-    return weights / weights.sum(1, keepdim=True)
-
-
-def _floor(predictive: Predictive) -> Tensor:
-    """(rows,): the mean epistemic uncertainty of as many replicas of one member as there are members."""
-    rows, m = predictive.numbers[0].shape[:2]
-    if m == 1:
-        return torch.zeros(rows, dtype=torch.float64)
-    each = [torch.as_tensor(_copies(predictive, j).uncertainty().epistemic) for j in range(m)]
-    # Weights of a Bayesian bootstrap vary (n - 1) / (n + 1) times as much as fresh draws would.
-    pairs = max(predictive.draws / 2, 1.5)
-    factor = float(((pairs + 1) / (pairs - 1)) ** 0.5)
-    return torch.stack(each).mean(0) * factor
-
-
-def _copies(predictive: Predictive, j: int) -> CredalSet:
-    if predictive.kind is not MixtureCredalSet:
-        return predictive.kind(*(t[:, j] for t in predictive.replicas))
-    loc, scale, weights = (t[:, j : j + 1] for t in predictive.numbers)
-    own = weights * predictive.replicas[0]
-    return MixtureCredalSet(loc.expand_as(own), scale.expand_as(own), own / own.sum(-1, keepdim=True))
+    return replace(last, numbers=numbers, draws=draws, floor=floor)
