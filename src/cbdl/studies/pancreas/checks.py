@@ -32,6 +32,14 @@ def check_bounds(array: Array, name: str, low: float, high: float, remedy: str) 
         raise ValueError(f"{place} is {float(array[at]):g}; it must be {bounds}: {remedy}")
 
 
+def checked_range(ends: tuple[float, float], name: str, low: float, high: float, unit: str) -> Array:
+    """`ends` as (lowest, highest), both in [`low`, `high`]."""
+    array = checked(ends, name, (2,), low, high, f"give (lowest, highest) in {unit}")
+    if array[0] > array[1]:
+        raise ValueError(f"{name} is {tuple(ends)}; give (lowest, highest) in this order")
+    return array
+
+
 def checked_count(value: int, name: str, remedy: str, least: int = 1) -> int:
     """`value` as a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:

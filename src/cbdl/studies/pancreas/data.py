@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from cbdl.studies.pancreas.checks import checked, checked_count
+from cbdl.studies.pancreas.checks import checked_count, checked_range
 from cbdl.studies.pancreas.patients import Array, Patients, patient_names, virtual_patients
 from cbdl.studies.pancreas.sensor import SAMPLE_MINUTES, Sensor
 from cbdl.studies.pancreas.simulation import LEAST_GLUCOSE, MOST_GLUCOSE, Simulation
@@ -115,8 +115,8 @@ def simulate_episodes(
     steps = _count_steps(minutes)
     patients = virtual_patients(names)
     checked_count(episodes, "episodes", "the number of episodes per patient")
-    low, high = _checked_range(glucose, "glucose", LEAST_GLUCOSE, MOST_GLUCOSE, "mg/dL")
-    safe = dose_range(patients) if doses is None else _checked_range(doses, "doses", 0.0, 100.0, "basal")
+    low, high = checked_range(glucose, "glucose", LEAST_GLUCOSE, MOST_GLUCOSE, "mg/dL")
+    safe = dose_range(patients) if doses is None else checked_range(doses, "doses", 0.0, 100.0, "basal")
 
     streams = _streams(seed, names, episodes)
     initial = np.array([scenario.uniform(low, high) for scenario, _ in streams])
@@ -143,13 +143,6 @@ def _count_steps(minutes: int) -> int:
     return steps
 
 
-def _checked_range(ends: tuple[float, float], name: str, low: float, high: float, unit: str) -> Array:
-    array = checked(ends, name, (2,), low, high, f"give (lowest, highest) in {unit}")
-    if array[0] > array[1]:
-        raise ValueError(f"{name} is {tuple(ends)}; give (lowest, highest) in this order")
-    return array
-
-
 def _streams(seed: int, names: list[str], episodes: int) -> list[list[np.random.Generator]]:
     """Two generators per lane, for the scenario and for the sensor: a lane of its own, whatever else is simulated."""
     checked_count(seed, "seed", "it makes the episodes reproducible", least=0)
@@ -170,8 +163,7 @@ def _traces(simulation: Simulation, doses: Array) -> Array:
 
 def windows(episodes: Episodes, window: int = WINDOW, lead: int = LEAD) -> Windows:
     """All windows of `episodes`: T + 2 - window - lead per episode."""
-    checked_count(window, "window", "the readings and doses that a network sees")
-    checked_count(lead, "lead", "the steps from a window's end to its target")
+    _check_window(window, lead)
     lanes, steps = episodes.doses.shape
     per_episode = steps + 2 - window - lead
     if per_episode < 1:
@@ -195,6 +187,11 @@ def windows(episodes: Episodes, window: int = WINDOW, lead: int = LEAD) -> Windo
     )
 
 
+def _check_window(window: int, lead: int) -> None:
+    checked_count(window, "window", "the readings and doses that a network sees")
+    checked_count(lead, "lead", "the steps from a window's end to its target")
+
+
 def training_windows(
     names: str | Sequence[str],
     samples: int = SAMPLES,
@@ -210,6 +207,7 @@ def training_windows(
     500
     """
     checked_count(samples, "samples", "the number of windows")
+    _check_window(window, lead)
     names = _different(names)
     per_episode = max(1, _count_steps(minutes) + 2 - window - lead)
     episodes = -(-samples // (per_episode * max(1, len(names))))

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from cbdl.studies.pancreas.checks import checked, checked_count
+from cbdl.studies.pancreas.checks import checked, checked_count, checked_range
 from cbdl.studies.pancreas.meals import Meal, carbohydrates
 from cbdl.studies.pancreas.metrics import blood_glucose_risk
 from cbdl.studies.pancreas.patients import virtual_patients
@@ -56,8 +56,9 @@ class PancreasEnv(gymnasium.Env[Observation, npt.NDArray[np.float32]]):
                 f"minutes is {minutes}; it must be a multiple of {SAMPLE_MINUTES}, the control step"
             )
         self._meals = carbohydrates(meals, self._minutes)
-        remedy = "give (lowest, highest) initial value in mg/dL"
-        self._initial = checked(initial_glucose, "initial_glucose", (2,), LEAST_GLUCOSE, MOST_GLUCOSE, remedy)
+        self._initial = checked_range(
+            initial_glucose, "initial_glucose", LEAST_GLUCOSE, MOST_GLUCOSE, "mg/dL"
+        )
         self._basal = float(self._patients.basal[0])
         most = MOST_INSULIN / self._basal
         checked(
