@@ -60,7 +60,16 @@ def added():
 
 def test_there_is_a_piece_for_everything_that_can_be_added():
     headings = re.findall(r"^### an? (.+)$", TEXT, re.M)
-    assert headings == ["prior", "likelihood", "inference method", "region", "distance", "study", "benchmark"]
+    assert headings == [
+        "prior",
+        "likelihood",
+        "inference method",
+        "region",
+        "distance",
+        "kind of credal set",
+        "study",
+        "benchmark",
+    ]
     assert len(PIECES) == 6
 
 

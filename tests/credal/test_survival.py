@@ -258,6 +258,14 @@ def test_regions_of_classes_hold_exactly_what_has_at_most_that_level_with_ties(s
         np.testing.assert_array_equal(region.mask, levels <= own[:, None] + 1e-9)
 
 
+def test_sums_that_are_equal_but_for_rounding_are_one_level():
+    cs = cbdl.CategoricalCredalSet([[0.4, 0.3, 0.2, 0.1], [0.7, 0.0, 0.0, 0.3]])  # 0.1 + 0.2 is not 0.3
+    assert cs.log_survival(2) != cs.log_survival(3)
+    for y in (2, 3):
+        assert cs.region_at_level(log_survival=cs.log_survival(y)).mask.all()
+        assert cs.region_at_level(cs.level(y)).mask.all()
+
+
 def test_the_hull_of_classes_is_the_first_and_the_last():
     region = cbdl.CategoricalCredalSet([[[0.1, 0.5, 0.0, 0.4]], [[1.0, 0.0, 0.0, 0.0]]]).region(0.2)
     assert [end.tolist() for end in region.hull()] == [[1, 0], [3, 0]]

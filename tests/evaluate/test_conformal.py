@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import cbdl
-from cbdl.credal.content import region_level
+from cbdl.credal import region_level
 from cbdl.evaluate.conformal import calibrate
 
 
@@ -71,8 +71,136 @@ def test_too_few_points_give_the_whole_space_and_say_so():
     assert region.contains(np.full(5, 1e9)).all()
 
 
-def test_what_has_no_union_of_regions_is_refused():
+def test_what_has_no_average_of_its_kind_is_refused():
     with pytest.raises(ValueError, match="one output at a time"):
         calibrate(
             cbdl.DiagonalNormalCredalSet(np.zeros((3, 2, 2)), np.ones((3, 2, 2))), np.zeros((3, 2)), 0.1
         )
+
+
+def test_outcomes_of_one_level_are_all_covered_however_far_out():
+    """N(0, 1) for all inputs, all outcomes at the same distance: the region must hold every one of them."""
+    for z in (7.5, 9.0, 40.0, 1e4):
+        y = np.where(np.arange(200) % 2, z, -z)
+        for credal in (
+            cbdl.NormalCredalSet(np.zeros((200, 1)), np.ones((200, 1))),
+            cbdl.MixtureCredalSet(np.zeros((200, 1, 2)), np.array([0.5, 1.0])),
+        ):
+            made = calibrate(credal, y, 0.05)
+            for region in (made.region(credal), made.average_region(credal)):
+                assert region.contains(y).all()
+                # exact: nothing beyond rounding is added; 2 (1 + |log P|) eps 32 / z is far below 1e-10 z
+                np.testing.assert_allclose(region.measure, 2 * z, rtol=1e-10)
+
+
+def expected_coverage(region, scale):
+    """P(region) under N(0, scale^2), from its intervals."""
+    ends = np.asarray(region.intervals)[0]
+    ends = ends[~np.isnan(ends[:, 0])]
+    return float((stats.norm.cdf(ends[:, 1], scale=scale) - stats.norm.cdf(ends[:, 0], scale=scale)).sum())
+
+
+OVERCONFIDENT = {
+    "one Normal": lambda n: cbdl.NormalCredalSet(np.zeros((n, 1)), np.ones((n, 1))),
+    "two Normals": lambda n: cbdl.NormalCredalSet(np.tile([-0.5, 0.5], (n, 1)), np.ones((n, 2))),
+    "mixtures": lambda n: cbdl.MixtureCredalSet(
+        np.tile([[-1.0, 1.5], [0.0, 0.3]], (n, 1, 1)), np.array([[0.5, 1.0], [1.0, 0.3]])
+    ),
+}
+
+
+@pytest.mark.parametrize("model", OVERCONFIDENT)
+@pytest.mark.parametrize("scale", [1.0, 3.8, 8.0, 20.0])
+def test_an_overconfident_model_still_covers_what_it_promises(model, scale):
+    """Scores are continuous, so the coverage given the calibration data has a Beta distribution, whatever the model.
+
+    y ~ N(0, scale^2) against predictions of scale 1. With k = ceil((n + 1)(1 - alpha)), it is Beta(k, n + 1 - k).
+    """
+    n, alpha, runs = 99, 0.05, 12
+    law = stats.beta(95, 5)  # k = ceil(100 * 0.95)
+    rng = np.random.default_rng(int(10 * scale))
+    credal = OVERCONFIDENT[model](n)
+    coverage = np.empty((runs, 2))
+    for run in range(runs):
+        made = calibrate(credal, scale * rng.normal(size=n), alpha)
+        regions = made.region(credal[:1]), made.average_region(credal[:1])
+        coverage[run] = [expected_coverage(region, scale) for region in regions]
+    # Both sides of the law: the mean within 4 standard errors, and a Kolmogorov-Smirnov test.
+    assert (np.abs(coverage.mean(0) - law.mean()) < 4 * law.std() / np.sqrt(runs)).all()
+    assert min(stats.kstest(c, law.cdf).pvalue for c in coverage.T) > 1e-4
+
+
+def test_coverage_on_fresh_data_where_the_level_used_to_be_cut_off():
+    """y ~ N(0, 3.8^2) against N(0, 1): the level that is needed lies between 1 - 1e-12 and 1."""
+    rng, n = np.random.default_rng(0), 2500
+    credal = cbdl.NormalCredalSet(np.zeros((n, 1)), np.ones((n, 1)))
+    y = 3.8 * rng.normal(size=n)
+    made = calibrate(credal, y, 0.05)
+    assert 1 - 1e-12 < made.credal < 1
+    assert (
+        made.region(credal).contains(y).sum() == 2376
+    )  # the outcomes up to the one that sets the level, and no other
+    coverage = expected_coverage(made.region(credal[:1]), 3.8)
+    law = stats.beta(2376, 125)  # ceil(2501 * 0.95) = 2376
+    assert law.ppf(1e-5) < coverage < law.ppf(1 - 1e-5)
+
+
+def test_predictions_that_differ_from_row_to_row_cover():
+    rng = np.random.default_rng(3)
+    n, alpha, inside = 200, 0.1, []
+    for _ in range(8):
+        centre = 5 * rng.normal(size=2 * n)
+        y = centre + 6 * rng.normal(size=2 * n)
+        loc = centre[:, None, None] + rng.normal(size=(2 * n, 2, 3))
+        credal = cbdl.MixtureCredalSet(loc, np.exp(0.3 * rng.normal(size=loc.shape)) * 0.3)
+        made = calibrate(credal[:n], y[:n], alpha)
+        inside.append(made.region(credal[n:]).contains(y[n:]).mean())
+    # one run: variance alpha (1 - alpha) (1 / n + 1 / n) to leading order
+    error = np.sqrt(2 * alpha * (1 - alpha) / n / len(inside))
+    assert abs(np.mean(inside) - (1 - alpha)) < 4 * error
+
+
+def test_ties_between_classes_never_lose_coverage():
+    """Few distinct predictions: most scores tie with the quantile. Sure predictions that are wrong, too."""
+    rng = np.random.default_rng(4)
+    rows = np.array([[[0.6, 0.3, 0.1]], [[0.1, 0.6, 0.3]], [[1 - 1e-14, 1e-14 / 2, 1e-14 / 2]]])
+    n, alpha, inside = 300, 0.1, []
+    for _ in range(60):
+        which = rng.integers(3, size=2 * n)
+        y = rng.choice(3, p=[0.5, 0.3, 0.2], size=2 * n)
+        credal = cbdl.CategoricalCredalSet(rows[which])
+        made = calibrate(credal[:n], y[:n], alpha)
+        assert made.region(credal[:n]).contains(y[:n]).mean() >= 1 - alpha
+        inside.append(made.region(credal[n:]).contains(y[n:]).mean())
+    error = np.sqrt(2 * alpha * (1 - alpha) / n / len(inside))
+    assert np.mean(inside) > 1 - alpha - 4 * error
+
+
+def test_a_class_without_probability_asks_for_the_whole_space():
+    credal = cbdl.CategoricalCredalSet(np.tile([[1.0, 0.0]], (50, 1, 1)))
+    made = calibrate(credal, np.ones(50), 0.1)
+    assert made.credal == 1
+    assert made.region(credal).mask.all()
+
+
+def test_several_outputs_are_calibrated_if_there_is_one_extreme():
+    rng = np.random.default_rng(5)
+    credal = cbdl.DiagonalNormalCredalSet(np.zeros((1000, 1, 2)), np.ones((1000, 1, 2)), samples=16)
+    y = 20 * rng.normal(size=(1000, 2))
+    made = calibrate(credal[:500], y[:500], 0.1)
+    share = made.region(credal[500:]).contains(y[500:]).mean()
+    assert abs(share - 0.9) < 4 * np.sqrt(0.09 * 2 / 500)
+
+
+def test_a_calibration_explains_itself():
+    n = 100
+    credal = cbdl.NormalCredalSet(np.zeros((n, 1)), np.ones((n, 1)))
+    z = stats.norm.isf((np.arange(n) + 0.5) / n)
+    told = str(calibrate(credal, z, 0.05))
+    assert told.startswith("Calibrated on 100 outcomes to cover 0.95 of new ones")
+    assert "cautious enough" in str(calibrate(credal, 0.1 * z, 0.05))
+    wide = str(calibrate(credal, 30 * z, 0.05))
+    assert "overconfident" in wide
+    assert "1 - " in wide
+    assert "at least 19 outcomes" in str(calibrate(credal[:5], z[:5], 0.05))
+    assert repr(calibrate(credal, z, 0.05)) == told

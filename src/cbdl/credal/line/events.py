@@ -128,7 +128,7 @@ def mixture_parameters(loc: Any, scale: Any, weights: Any, *, normal: bool, pref
     )
 
 
-def target_parameters(p: Any, batch: torch.Size, device: torch.device) -> Parameters:
+def target_parameters(p: object, batch: torch.Size, device: torch.device) -> Parameters:
     """One distribution for each set of the flat batch, (B, M'): from (loc, scale) or (loc, scale, weights).
 
     (loc, scale) are Normals, one number or one for each set; with weights the components are last.
