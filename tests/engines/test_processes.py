@@ -86,11 +86,12 @@ def test_exception_comes_home_with_the_member_and_the_cause() -> None:
 def test_ctrl_c_stops_all_at_a_step_and_another_engine_goes_on(tmp_path: Path) -> None:
     tasks, data = todo(2, second=False), images()
     method, run = Watched(str(tmp_path), waits=True), tmp_path / "run"
+    before = signal.getsignal(signal.SIGINT)
     sender = when_ready(tmp_path, signal.SIGINT, whom=os.getpid())
     with pytest.raises(Interrupted, match=r"saved in .*run; make the same call again"):
         Processes(2).train(tasks, data, method, Run(), checkpoint_dir=run)
     sender.join()
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
     assert method.steps() == [10]
     with one_thread():
         made = Local().train(tasks, data, method, Run(), checkpoint_dir=run)
