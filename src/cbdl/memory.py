@@ -34,8 +34,8 @@ def limit(given: int | None = None) -> int:
         return given
     if _limit is not None:
         return _limit
-    asked = os.environ.get(VARIABLE)
-    return DEFAULT if asked is None else _checked(asked, VARIABLE)
+    setting = os.environ.get(VARIABLE)
+    return DEFAULT if setting is None else _checked(setting, VARIABLE)
 
 
 def set_limit(value: int | None) -> None:

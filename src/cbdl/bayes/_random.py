@@ -23,9 +23,9 @@ def mix(*keys: int | str) -> int:
 
 def generator(device: torch.device | str, *keys: int | str) -> torch.Generator:
     """A generator on `device` whose stream is named by `keys`."""
-    made = torch.Generator(device=device)
-    made.manual_seed(mix(*keys))
-    return made
+    stream = torch.Generator(device=device)
+    stream.manual_seed(mix(*keys))
+    return stream
 
 
 class NormalStream:

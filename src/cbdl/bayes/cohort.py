@@ -237,10 +237,10 @@ class Scorer:
         weight = self.batch.weight
         if weight.ndim > 0:
             return None
-        found = self.cohort.likelihood.slope(out, self.batch.y, noise, self.cohort.unit)
-        if found is None:
+        slope = self.cohort.likelihood.slope(out, self.batch.y, noise, self.cohort.unit)
+        if slope is None:
             return None
-        total, by_out, by_noise = found
+        total, by_out, by_noise = slope
         less = -float(weight)
         return total.mul_(less), by_out.mul_(less), by_noise.mul_(less)
 

@@ -8,14 +8,14 @@ import torch
 def check_device(device: torch.device | str, name: str = "device") -> torch.device:
     """`device` as torch knows it; a ValueError unless a tensor can be put there and read back."""
     try:
-        made = torch.device(device)
-        torch.zeros(1, device=made).tolist()
+        place = torch.device(device)
+        torch.zeros(1, device=place).tolist()
     except (RuntimeError, AssertionError, NotImplementedError, TypeError, ImportError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(
             f"{name} is {str(device)!r}, which cannot be used here ({reason}); there is {', '.join(available())}"
         ) from error
-    return made
+    return place
 
 
 def available() -> list[str]:

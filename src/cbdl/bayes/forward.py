@@ -68,25 +68,25 @@ class Forward:
         way: Way | None = None,
     ) -> Forward:
         """The fastest way that works for this network; tried on a few rows x before it is trusted."""
-        made = cls(network, layout, constants, seeds)
+        forward = cls(network, layout, constants, seeds)
         steps = wide.plan(network, layout) if x.ndim == 2 and x.is_floating_point() else None
         if way == "loop":
-            return made
+            return forward
         if steps is not None and way in (None, "wide"):
-            made.way, made._steps = "wide", steps
+            forward.way, forward._steps = "wide", steps
         elif way == "wide":
             raise ValueError("this network is not a stack of Linear and elementwise layers")
         elif way is None and _prefers_loop(network, x.device):
-            return made
+            return forward
         else:
-            made.way = "vmap"
-        reason = made._refused(x)
+            forward.way = "vmap"
+        reason = forward._refused(x)
         if reason is not None:
             if way is not None:
                 raise ValueError(f"the way {way!r} does not work for this network: {reason}")
             log.info("%s cannot be batched (%s); its members are evaluated in a loop", _name(network), reason)
-            made.way = "loop"
-        return made
+            forward.way = "loop"
+        return forward
 
     def __getstate__(self) -> dict[str, Any]:
         # the steps hold functions, which cannot be pickled; they follow from the network
@@ -157,9 +157,9 @@ class Forward:
         out = _apart(seen[-1], members, draws)
         if slope is not None:
             with torch.no_grad():
-                found = slope(out, noise)
-                if found is not None:
-                    nll, by_out, by_noise = found
+                slopes = slope(out, noise)
+                if slopes is not None:
+                    nll, by_out, by_noise = slopes
                     weight = weigh(nll, slice(None)).view(-1, 1, 1)
                     by_out = by_out.reshape_as(seen[-1]).mul_(weight)
                     by_theta = wide.gradient(self._steps, self.layout, flat, x, seen, by_out)
@@ -187,10 +187,12 @@ class Forward:
         with torch.enable_grad():
             nll = score(out, noise)
         value = nll.detach()
-        found = torch.autograd.grad(nll, inputs, grad_outputs=weigh(value, slice(None)))
+        gradients = torch.autograd.grad(nll, inputs, grad_outputs=weigh(value, slice(None)))
         with torch.no_grad():
-            by_theta = wide.gradient(self._steps, self.layout, flat, x, seen, found[0].reshape_as(seen[-1]))
-        by_noise = found[1] if len(found) > 1 else torch.zeros_like(noise)
+            by_theta = wide.gradient(
+                self._steps, self.layout, flat, x, seen, gradients[0].reshape_as(seen[-1])
+            )
+        by_noise = gradients[1] if len(gradients) > 1 else torch.zeros_like(noise)
         return value, by_theta.view(members, draws, size), by_noise
 
     def _gradient(
@@ -211,10 +213,10 @@ class Forward:
             nll = score(out, noise)
         seen = nll.detach()
         inputs = [theta, noise] if noise.requires_grad else [theta]
-        found = torch.autograd.grad(nll, inputs, grad_outputs=weigh(seen, rows))
+        gradients = torch.autograd.grad(nll, inputs, grad_outputs=weigh(seen, rows))
         for name, value in after.items():
             buffers[name][rows] = value
-        return seen, found[0], found[1] if noise.requires_grad else torch.zeros_like(noise)
+        return seen, gradients[0], gradients[1] if noise.requires_grad else torch.zeros_like(noise)
 
     def _run(
         self, theta: Tensor, x: Tensor, buffers: Buffers, rows: slice, step: int | None

@@ -268,8 +268,8 @@ class _LocationScale(Likelihood):
         return {"loc": loc + unit * centre, "scale": (unit * scale).expand_as(centre)}
 
     def draw(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor, source: torch.Generator) -> Tensor:
-        told = self.describe(out, noise, loc, unit)
-        return told["loc"] + told["scale"] * self.standard_draw(told["loc"], source)
+        numbers = self.describe(out, noise, loc, unit)
+        return numbers["loc"] + numbers["scale"] * self.standard_draw(numbers["loc"], source)
 
     def standard(self, z: Tensor) -> Tensor:
         """log density of the noise with mean 0 and standard deviation 1."""

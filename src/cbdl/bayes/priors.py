@@ -319,14 +319,14 @@ class Coordinates(Prior):
     family: ClassVar[Family] = NORMAL
 
     def parameters(self, entry: Entry) -> Parameters:
-        found = {}
+        values = {}
         for part, tensors in (("loc", self.loc), ("scale", self.scale)):
             if entry.name not in tensors or tensors[entry.name].numel() != entry.size:
                 raise ValueError(
                     f"Coordinates: {part} has no tensor of shape {entry.shape} for {entry.name!r}"
                 )
-            found[part] = tensors[entry.name].detach().to("cpu", torch.float64).reshape(-1).clone()
-        return found
+            values[part] = tensors[entry.name].detach().to("cpu", torch.float64).reshape(-1).clone()
+        return values
 
 
 PriorLike: TypeAlias = Prior | Mapping[str, Prior]

@@ -311,8 +311,8 @@ def train(
         whole: dict[str, Any] = {**asdict(plan), "seed": run.seed}
         marks = {**fingerprint, "plan": repr(sorted(whole.items())), "data": data.digest}
     with torch.no_grad():
-        made = optimiser if optimiser is not None else Adam(trainee.variables)
-        return Training(trainee, data, plan, run, marks, made).go()
+        chosen = optimiser if optimiser is not None else Adam(trainee.variables)
+        return Training(trainee, data, plan, run, marks, chosen).go()
 
 
 class Stop:

@@ -126,18 +126,18 @@ def gradient(
 ) -> Tensor:
     """The gradient by theta (copies, P) of a function whose gradient by the output is `by_out`."""
     parts = torch.split_with_sizes(theta, layout.sizes, -1)
-    copies, found = theta.shape[0], list(parts)
+    copies, gradients = theta.shape[0], list(parts)
     x = x.flatten(1)
     for i in range(len(steps) - 1, -1, -1):
         step = steps[i]
         before = seen[i - 1] if i else x.expand(copies, *x.shape)
         if isinstance(step, Affine):
-            found[step.weight] = torch.bmm(by_out.mT, before).view(copies, -1)
+            gradients[step.weight] = torch.bmm(by_out.mT, before).view(copies, -1)
             if step.bias is not None:
-                found[step.bias] = by_out.sum(1)
+                gradients[step.bias] = by_out.sum(1)
             if i:
                 w = parts[step.weight].reshape(copies, *layout.entries[step.weight].shape)
                 by_out = torch.bmm(by_out, w)
         else:
             by_out = step.slope(step.module, by_out, before, seen[i])
-    return torch.cat(found, 1)
+    return torch.cat(gradients, 1)

@@ -192,19 +192,19 @@ class Failure:
         cause = self._cause()
         if isinstance(cause, CheckpointError):
             return cause  # its message names the file, and so the members
-        made = WorkerError(f"{label}: {self.text}")
-        made.__cause__ = cause
-        made.add_note(f"In the worker:\n{self.trace}")
-        return made
+        error = WorkerError(f"{label}: {self.text}")
+        error.__cause__ = cause
+        error.add_note(f"In the worker:\n{self.trace}")
+        return error
 
     def _cause(self) -> BaseException | None:
         if self.error is None:
             return None
         try:
-            found = pickle.loads(self.error)
+            cause = pickle.loads(self.error)
         except Exception:
             return None
-        return found if isinstance(found, BaseException) else None
+        return cause if isinstance(cause, BaseException) else None
 
 
 @dataclass(frozen=True)

@@ -74,15 +74,15 @@ def tasks(
 
 def run_for(task: Task, run: Run, directory: Path | str | None, every_seconds: float = 60.0) -> Run:
     """`run` with the label, the members' names and the checkpoint file of `task`."""
-    made = replace(
+    own = replace(
         run,
         label=f"likelihood {task.s}, {len(task.members)} members",
         names=tuple(map(str, task.members)),
         seed=task.seed,
     )
     if directory is None:
-        return made
-    return replace(made, checkpoint=Checkpoint(Path(directory) / f"{task.name}.safetensors", every_seconds))
+        return own
+    return replace(own, checkpoint=Checkpoint(Path(directory) / f"{task.name}.safetensors", every_seconds))
 
 
 def fit(

@@ -172,11 +172,11 @@ def _carry_out(
     """Give out jobs until all groups have ended or the run halts."""
     inbox: queue.SimpleQueue[tuple[_Worker, Any]] = queue.SimpleQueue()
     crew: list[_Worker] = []
-    told = False
+    announced = False
     with _closed_at_the_end(crew), Stop(run.stop) as stop:
         while True:
-            if schedule.halting and not told:
-                told = True
+            if schedule.halting and not announced:
+                announced = True
                 for worker in crew:
                     worker.send("stop")
             while schedule.waiting and not schedule.halting:

@@ -102,13 +102,13 @@ class Ray:
         stored = ray.put(_Stored(*pack(data)))
         paths = [os.path.abspath(path) for path in sys.path]
         running: dict[Any, int] = {}
-        told = False
+        announced = False
         try:
             with Stop(run.stop) as stop:
                 while True:
-                    if schedule.halting and not told:
+                    if schedule.halting and not announced:
                         ray.get(mailbox.stop.remote())
-                        told = True
+                        announced = True
                     while schedule.waiting and not schedule.halting:
                         group = schedule.waiting.popleft()
                         running[submit(jobs[group], stored, mailbox, group, paths, self.num_gpus > 0)] = group
@@ -248,8 +248,8 @@ def _train(job: bytes, stored: _Stored, mailbox: Any, group: int, paths: list[st
         return Outcome()
 
     def data() -> TrainingData:
-        made = stored.data()
-        return made.to(torch.device("cuda")) if gpu else made
+        data = stored.data()
+        return data.to(torch.device("cuda")) if gpu else data
 
     return perform(job, data, line.stop, line.display)
 

@@ -71,11 +71,11 @@ def groups(sizes: Sequence[int], workers: int) -> list[Group]:
         # one more group for the cohort whose largest group is the largest of all
         largest = [-(-size // count) for size, count in zip(sizes, counts, strict=True)]
         counts[largest.index(max(largest))] += 1
-    made = []
+    parts = []
     for cohort, (size, count) in enumerate(zip(sizes, counts, strict=True)):
         bounds = [-(-size * i // count) for i in range(count + 1)]
-        made += [Group(cohort, a, b) for a, b in pairwise(bounds)]
-    return made
+        parts += [Group(cohort, a, b) for a, b in pairwise(bounds)]
+    return parts
 
 
 def split(todo: Sequence[Task], workers: int, directory: Path | str | None = None) -> list[Group]:
@@ -86,12 +86,12 @@ def split(todo: Sequence[Task], workers: int, directory: Path | str | None = Non
     path = Path(directory) / FILE
     if path.exists():
         return _remembered(path, todo)
-    made = groups(sizes, workers)
+    parts = groups(sizes, workers)
     try:
-        files.write(path, json.dumps({"format": FORMAT, "groups": [_names(g.task(todo)) for g in made]}))
+        files.write(path, json.dumps({"format": FORMAT, "groups": [_names(g.task(todo)) for g in parts]}))
     except OSError as error:
         raise CheckpointError(f"cannot write {path}: {error.strerror or error}") from error
-    return made
+    return parts
 
 
 def _names(task: Task) -> list[list[int]]:
@@ -107,7 +107,7 @@ def _remembered(path: Path, todo: Sequence[Task]) -> list[Group]:
         raise CheckpointError(
             f"cannot read {path} ({error}). Delete the directory to start again, or use another one"
         ) from error
-    made, position = [], 0
+    parts, position = [], 0
     members = [[(m.k, m.s) for m in task.members] for task in todo]
     for cohort, own in enumerate(members):
         start = 0
@@ -115,7 +115,7 @@ def _remembered(path: Path, todo: Sequence[Task]) -> list[Group]:
             stop = start + len(saved[position])
             if saved[position] != own[start:stop]:
                 break
-            made.append(Group(cohort, start, stop))
+            parts.append(Group(cohort, start, stop))
             position, start = position + 1, stop
         known = known and start == len(own)
     if not known or position != len(saved):
@@ -123,7 +123,7 @@ def _remembered(path: Path, todo: Sequence[Task]) -> list[Group]:
             f"{path.parent} belongs to another run: its members are not the {sum(map(len, members))} of this one. "
             "Use another directory, or delete it to start again; it was left as it is"
         )
-    return made
+    return parts
 
 
 # ------------------------------------------------------------------------------------------------ together

@@ -66,17 +66,17 @@ class Calibration:
         ]
 
     def __repr__(self) -> str:
-        told = f"Calibrated on {self.points} outcomes to cover {1 - self.alpha:.4g} of new ones"
+        promise = f"Calibrated on {self.points} outcomes to cover {1 - self.alpha:.4g} of new ones"
         if math.isinf(self.credal):
             needed = math.ceil(1 / self.alpha - 1 - 1e-9)
-            return f"{told}: only the whole space does, because that takes at least {needed} outcomes."
+            return f"{promise}: only the whole space does, because that takes at least {needed} outcomes."
         lean = (
             "wider than it is by itself: the set is overconfident"
             if self.credal > 1 - self.alpha
             else "no wider than it is by itself: the set is cautious enough"
         )
         return (
-            f"{told}: the credal region must have the level {_spelled(self.credal_log_survival)}, {lean}. "
+            f"{promise}: the credal region must have the level {_spelled(self.credal_log_survival)}, {lean}. "
             f"The region of the average must have the level {_spelled(self.average_log_survival)}."
         )
 

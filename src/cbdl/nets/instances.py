@@ -49,19 +49,19 @@ class Template:
 
     def fresh(self, trained: Collection[str] | None) -> nn.Module:
         """A new network; the parameters `trained` (None: all that require a gradient) are initialised anew."""
-        made = copy.deepcopy(self.module)
+        network = copy.deepcopy(self.module)
         names = (
-            {n for n, p in made.named_parameters() if p.requires_grad} if trained is None else set(trained)
+            {n for n, p in network.named_parameters() if p.requires_grad} if trained is None else set(trained)
         )
-        _reset(made)
+        _reset(network)
         given = dict(self.module.named_parameters())
         with torch.no_grad():
-            for name, p in made.named_parameters():
+            for name, p in network.named_parameters():
                 if name not in names:
                     p.copy_(given[name])
             for name, buffer in _buffers_of_the_frozen(self.module, names).items():
-                made.get_buffer(name).copy_(buffer)
-        return made
+                network.get_buffer(name).copy_(buffer)
+        return network
 
 
 @dataclass(frozen=True)

@@ -180,10 +180,10 @@ def _split(rows: int, settings: Settings) -> tuple[npt.NDArray[np.intp], npt.NDA
 
 def _likelihoods(settings: Settings, table: Learnable) -> list[likelihoods.Likelihood]:
     inputs, outputs = table.X.shape[1], len(table.classes) or 1
-    made = [nets.mlp(inputs, outputs, hidden) for hidden in settings.nets]
+    networks = [nets.mlp(inputs, outputs, hidden) for hidden in settings.nets]
     if table.task == "classification":
-        return [likelihoods.Categorical(net) for net in made]
-    return [likelihoods.Normal(net, scale="learned") for net in made]
+        return [likelihoods.Categorical(net) for net in networks]
+    return [likelihoods.Normal(net, scale="learned") for net in networks]
 
 
 def _blocks(X: Floats, y: Labels) -> Iterator[tuple[Floats, Labels]]:

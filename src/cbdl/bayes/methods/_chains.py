@@ -37,9 +37,9 @@ def rhat(chains: Tensor) -> Tensor:
     n = parts.shape[-2]
     within = parts.var(-2).mean(-2)
     between = parts.mean(-2).var(-2)
-    found = ((n - 1) / n + between / within).sqrt()
+    ratio = ((n - 1) / n + between / within).sqrt()
     # a coordinate that does not move at all, the same in every chain, has nothing left to mix
-    return torch.where(within + between == 0, torch.ones_like(found), found)
+    return torch.where(within + between == 0, torch.ones_like(ratio), ratio)
 
 
 def ess(chains: Tensor) -> Tensor:

@@ -146,23 +146,23 @@ def _chunk(
                 for i in range(theta.shape[0])
             ]
             return torch.stack(members)
-        found: Tensor = vmap(by_row, in_dims=(0, 0, 0, 0, None))(own, theta, noise, buffers, x)
-        return found
+        rows: Tensor = vmap(by_row, in_dims=(0, 0, 0, 0, None))(own, theta, noise, buffers, x)
+        return rows
     except RuntimeError:  # a network that vmap cannot batch: row after row
         return _slow(root, own, theta, noise, buffers, x)
 
 
 def _slow(root: object, own: Tensor, theta: Tensor, noise: Tensor, buffers: Buffers, x: Tensor) -> Tensor:
     assert callable(root)
-    found = []
+    gradients = []
     for i in range(theta.shape[0]):
         kept = {n: b[i] for n, b in buffers.items()}
         for row in x:
             with torch.enable_grad():
                 leaf = own[i].detach().requires_grad_()
                 r = root(leaf, theta[i], noise[i], kept, row)
-                found += [torch.autograd.grad(v, leaf, retain_graph=True)[0] for v in r]
-    return torch.stack(found).reshape(theta.shape[0], x.shape[0], -1, own.shape[1])
+                gradients += [torch.autograd.grad(v, leaf, retain_graph=True)[0] for v in r]
+    return torch.stack(gradients).reshape(theta.shape[0], x.shape[0], -1, own.shape[1])
 
 
 def gauss_newton(

@@ -68,15 +68,15 @@ class Case:
         def net() -> nn.Module:
             return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
 
-        made: likelihoods.Likelihood = likelihoods.Normal(net)
+        likelihood: likelihoods.Likelihood = likelihoods.Normal(net)
         y = 10 * x[:, :2]
         if self.space == "classes":
-            made, y = likelihoods.Categorical(net), (x[:, 0] > 0).long()
+            likelihood, y = likelihoods.Categorical(net), (x[:, 0] > 0).long()
         elif self.space == "counts":
-            made, y = likelihoods.Poisson(net), x[:, :2].exp().round()
+            likelihood, y = likelihoods.Poisson(net), x[:, :2].exp().round()
         data = prepare(x, y, space=self.space, dtype=torch.float64)
         assert isinstance(data, Data)
-        return made, data
+        return likelihood, data
 
     def cohort(self, *ks: int) -> Cohort:
         """The members of these priors; all three if none is named."""
@@ -212,11 +212,11 @@ def a_divergence_is_a_number_for_each_member_or_none(case: Case) -> None:
 
 def a_posterior_becomes_a_prior_or_says_that_it_cannot(case: Case) -> None:
     cohort, posterior = case.whole
-    made = posterior.priors(cohort)
-    if made is None:
+    priors = posterior.priors(cohort)
+    if priors is None:
         return
-    _require(len(made) == cohort.size, "priors(cohort) has one prior for each member")
-    joint = compile_priors(made, cohort.layout, device=cohort.initial.device, dtype=cohort.initial.dtype)
+    _require(len(priors) == cohort.size, "priors(cohort) has one prior for each member")
+    joint = compile_priors(priors, cohort.layout, device=cohort.initial.device, dtype=cohort.initial.dtype)
     mean, deviation = posterior.moments()
     _require(_close(joint.location(), mean), "its prior has the posterior's centre")
     _require(_close(joint.spread(), deviation), "its prior has the posterior's scale")

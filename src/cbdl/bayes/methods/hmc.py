@@ -214,10 +214,10 @@ class _Sampler:
             going = (i < count)[:, None, None]
             pushed = momentum - 0.5 * step * slope
             moved = theta + step * inverse * pushed
-            found, by_theta, _ = self.potential(moved, noise)
+            potential, by_theta, _ = self.potential(moved, noise)
             pushed = pushed - 0.5 * step * by_theta
             theta, momentum = torch.where(going, moved, theta), torch.where(going, pushed, momentum)
-            energy, slope = torch.where(going[..., 0], found, energy), torch.where(going, by_theta, slope)
+            energy, slope = torch.where(going[..., 0], potential, energy), torch.where(going, by_theta, slope)
         return theta, energy, before - energy - 0.5 * (momentum.square() * inverse).sum(-1)
 
     # ---------------------------------------------------------------------------------------- the warm-up
@@ -298,7 +298,7 @@ def _double(cohort: Cohort, data: Data) -> tuple[Cohort, Data]:
         network=copy.deepcopy(cohort.forward.network).double(),
         constants={n: wide(c) for n, c in cohort.forward.constants.items()},
     )
-    made = replace(
+    wider = replace(
         cohort,
         prior=replace(cohort.prior, terms=terms),
         forward=forward,
@@ -309,7 +309,7 @@ def _double(cohort: Cohort, data: Data) -> tuple[Cohort, Data]:
     )
     weights = None if data.weights is None else data.weights.double()
     inner = None if data.validation is None else _double(cohort, data.validation)[1]
-    return made, replace(
+    return wider, replace(
         data,
         x=wide(data.x),
         y=wide(data.y),

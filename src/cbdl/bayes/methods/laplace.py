@@ -216,9 +216,9 @@ def _newton(
     cohort, data = potential.cohort, potential.data
 
     def precision(at: Tensor) -> Tensor:
-        found = gauss_newton(cohort, at, noise, potential.buffers, data, part)
-        found.diagonal(dim1=1, dim2=2).add_(prior_precision(cohort, at)[:, part.index])
-        return found
+        curvature = gauss_newton(cohort, at, noise, potential.buffers, data, part)
+        curvature.diagonal(dim1=1, dim2=2).add_(prior_precision(cohort, at)[:, part.index])
+        return curvature
 
     matrix = precision(mode)
     for _ in range(most):

@@ -128,10 +128,10 @@ class LastLayer(Plan, Method):
             clip=self.clip,
             patience=self.patience,
         )
-        found = method.fit(small, own, replace(run, checkpoint=point))
+        posterior = method.fit(small, own, replace(run, checkpoint=point))
         mode = theta.expand(cohort.size, -1).clone()
-        mode[:, head.start : head.stop] = found.mode
-        return replace(found, mode=mode, buffers=buffers, part=head.part(cohort))
+        mode[:, head.start : head.stop] = posterior.mode
+        return replace(posterior, mode=mode, buffers=buffers, part=head.part(cohort))
 
 
 def _for_all(record: Record, members: int) -> Record:

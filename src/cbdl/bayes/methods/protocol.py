@@ -83,9 +83,9 @@ class Posterior(ABC):
 
     def with_record(self, record: Record | None) -> Self:
         """The same posterior with another record."""
-        made = copy.copy(self)
-        object.__setattr__(made, "record", record)
-        return made
+        other = copy.copy(self)
+        object.__setattr__(other, "record", record)
+        return other
 
 
 def _cut(value: Any, rows: list[int]) -> Any:

@@ -123,17 +123,17 @@ class SGHMC(Method):
         start, cycles = self.start(steps), self.cycles or 1
         each = self.draws // cycles
         first = self.exploration if self.cycles else 0.0
-        found: dict[int, int] = {}
+        moments: dict[int, int] = {}
         for number in range(self.draws):
             cycle, j = divmod(number, each)
             place = cycle + first + (1 - first) * (j + 1) / each
-            found[start + math.floor(place * (steps - start) / cycles + 1e-9) - 1] = number
-        if len(found) < self.draws or min(found) < start:
+            moments[start + math.floor(place * (steps - start) / cycles + 1e-9) - 1] = number
+        if len(moments) < self.draws or min(moments) < start:
             raise ValueError(
                 f"draws is {self.draws}, but only {steps - start} steps come after the burn-in; train for more epochs, "
                 "or keep fewer draws"
             )
-        return found
+        return moments
 
 
 class _Dynamics:

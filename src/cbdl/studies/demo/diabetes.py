@@ -55,12 +55,12 @@ def data(seed: int) -> tuple[People, list[People]]:
     order = source.permutation(np.flatnonzero(usual))
     train, test = order[:-TEST], order[-TEST:]
     far = X[test] + source.choice([-MOVED, MOVED], (TEST, X.shape[1])) * X[train].std(0)
-    asked = [
+    groups = [
         People("inside", X[test], y[test]),
         People("high body mass", X[~usual], y[~usual]),
         People("far away", far),
     ]
-    return People("training", X[train], y[train]), asked
+    return People("training", X[train], y[train]), groups
 
 
 def asked_about(trained: CBDL, people: People) -> dict[str, Any]:
@@ -101,18 +101,18 @@ def sweep(trained: CBDL, train: People) -> dict[str, Any]:
 
 def part(seed: int) -> Part:
     """Train, ask, and say what came out."""
-    train, asked = data(seed)
+    train, groups = data(seed)
     trained = model(seed).fit(train.X, train.y)
-    scores = {people.name: asked_about(trained, people) for people in asked}
+    scores = {people.name: asked_about(trained, people) for people in groups}
     drawn = sweep(trained, train)
     most = float(train.X[:, BMI].max())
-    first, second, last = (scores[people.name] for people in asked)
+    first, second, last = (scores[people.name] for people in groups)
     return Part(
         "diabetes",
         "3. Diabetes: how far has the disease gone after a year?",
         f"{len(train.X)} of scikit-learn's 442 people train {len(trained.priors)} x {len(trained.likelihoods)} "
         f"Bayesian networks; all have a body-mass index of at most {most:.1f}. Then the networks are asked about "
-        f"{TEST} others like them (inside), about the {len(asked[1].X)} people with a higher index, and about the "
+        f"{TEST} others like them (inside), about the {len(groups[1].X)} people with a higher index, and about the "
         f"{TEST} with every measurement moved by {MOVED} standard deviations, up or down (far away: nobody is so).",
         ("people", "error", "width", "coverage", "aleatoric", "epistemic", "floor"),
         tuple(_row(name, kind) for name, kind in scores.items()),

@@ -60,15 +60,15 @@ def data(seed: int) -> tuple[Images, list[Images]]:
     train, test = order[:TRAIN], order[TRAIN:]
     clean = X[test]
     noisy = np.clip(clean + source.normal(0, NOISE, clean.shape), 0, 1)
-    asked = [
+    kinds = [
         Images("clean digits", clean, y[test]),
         Images("noisy digits", noisy, y[test]),
         Images("scrambled", clean[:, source.permutation(64)]),
     ]
     photographs = _photographs(source)
     if photographs is not None:
-        asked.append(Images("photographs", photographs))
-    return Images("training", X[train], y[train]), asked
+        kinds.append(Images("photographs", photographs))
+    return Images("training", X[train], y[train]), kinds
 
 
 def _photographs(source: np.random.Generator) -> Floats | None:
@@ -108,10 +108,10 @@ def asked_about(trained: CBDL, images: Images) -> dict[str, Any]:
 
 def part(seed: int) -> Part:
     """Train, ask, and say what came out."""
-    train, asked = data(seed)
+    train, kinds = data(seed)
     trained = model(seed).fit(train.X, train.y)
-    scores = {images.name: asked_about(trained, images) for images in asked}
-    limit = float(np.quantile(scores[asked[0].name]["each"]["epistemic"], 0.95))
+    scores = {images.name: asked_about(trained, images) for images in kinds}
+    limit = float(np.quantile(scores[kinds[0].name]["each"]["epistemic"], 0.95))
     for kind in scores.values():
         kind["flagged"] = float(np.mean(kind["each"]["epistemic"] > limit))
     drawn = {name: kind.pop("each") for name, kind in scores.items()}
@@ -120,7 +120,7 @@ def part(seed: int) -> Part:
         "2. Handwritten digits",
         f"{len(train.X)} of scikit-learn's digits (8 x 8 pixels) train {len(trained.priors)} x "
         f"{len(trained.likelihoods)} Bayesian networks (at temperature 0.1: every image counts ten times). Then the "
-        f"networks are asked about {len(asked[0].X)} new digits; about the same with noise (standard deviation "
+        f"networks are asked about {len(kinds[0].X)} new digits; about the same with noise (standard deviation "
         f"{NOISE:g} of the range from white to black); and about what is no "
         "digit: the clean digits with their pixels in another order (scrambled)"
         + (

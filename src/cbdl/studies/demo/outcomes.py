@@ -40,13 +40,13 @@ def answer() -> dict[str, Any]:
 
 def part() -> Part:
     """The example as a part of the demo."""
-    told = answer()
-    low, high = told["lower_probability"], told["upper_probability"]
+    numbers = answer()
+    low, high = numbers["lower_probability"], numbers["upper_probability"]
     rows = tuple(
         (str(i + 1), *(f"{x:.3f}" for x in (*FIVE_OUTCOMES[:, i], low[i], high[i]))) for i in range(5)
     )
-    bracket = " to ".join(f"{x:.3f}" for x in told["epistemic_bracket"])
-    region = ", ".join(map(str, told["region"]))
+    bracket = " to ".join(f"{x:.3f}" for x in numbers["epistemic_bracket"])
+    region = ", ".join(map(str, numbers["region"]))
     return Part(
         "outcomes",
         "1. A credal set: the paper's example",
@@ -55,13 +55,13 @@ def part() -> Part:
         ("outcome", "P1", "P2", "P3", "lower", "upper"),
         rows,
         (
-            f"aleatoric uncertainty (noise): {told['aleatoric']:.3f} nats, the entropy that all agree is there.",
-            f"epistemic uncertainty (ignorance): {told['epistemic']:.3f} nats, what they disagree about. The paper has "
-            f"a bracket, {bracket}; cbdl has the value, with proof.",
+            f"aleatoric uncertainty (noise): {numbers['aleatoric']:.3f} nats, the entropy that all agree is there.",
+            f"epistemic uncertainty (ignorance): {numbers['epistemic']:.3f} nats, what they disagree about. The paper "
+            f"has a bracket, {bracket}; cbdl has the value, with proof.",
             f"{1 - ALPHA:.0%} region: {{{region}}}, the fewest outcomes that all agree to cover.",
-            f"safest single outcome: {told['decision']}.",
+            f"safest single outcome: {numbers['decision']}.",
         ),
-        told,
+        numbers,
         "Lower and upper probability of each outcome; dots are the three experts.",
         lambda figure: figures.outcomes(figure, FIVE_OUTCOMES),
     )
