@@ -83,7 +83,7 @@ def test_counts_are_checked(y: Any) -> None:
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        (np.ones(3), "one number a row"),
+        (np.ones(3), "one number per row"),
         (-np.ones(20), "at least 0"),
         (np.full(20, np.nan), r"weights\[0\] is nan"),
     ],

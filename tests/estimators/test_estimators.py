@@ -288,7 +288,7 @@ def test_balanced_weights_undo_imbalance() -> None:
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        (np.ones(3), r"sample_weight has shape \(3,\); it must be one number a row: \(150,\)"),
+        (np.ones(3), r"sample_weight has shape \(3,\); it must be one number per row: \(150,\)"),
         (np.r_[1.0, -1.0, np.ones(148)], r"sample_weight\[1\] is -1"),
         (np.zeros(150), "zero for every row"),
         ((IRIS[1] == 2).astype(float), r"one class only \(2\)"),

@@ -204,7 +204,7 @@ def row_weights(weights: Any, rows: int, dtype: torch.dtype) -> Tensor:
     w = _tensor(weights, "weights").to(dtype)
     _check_finite(w, "weights")
     if w.shape != (rows,):
-        raise ValueError(f"weights has shape {tuple(w.shape)}; it must be one number a row: ({rows},)")
+        raise ValueError(f"weights has shape {tuple(w.shape)}; it must be one number per row: ({rows},)")
     if (w < 0).any() or not bool(w.sum() > 0):
         raise ValueError("weights must be at least 0, and not all 0")
     return w

@@ -53,7 +53,7 @@ class Forward:
     layout: Layout
     constants: dict[str, Tensor]
     seeds: tuple[int, ...]
-    """One a member; the source of a network's own randomness (dropout) in training."""
+    """One per member; the source of a network's own randomness (dropout) in training."""
     way: Way = "loop"
     _steps: list[wide.Step] = field(default_factory=list)
 

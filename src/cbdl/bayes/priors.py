@@ -368,7 +368,7 @@ def grid(
 def seeded(prior: PriorLike, n: int, *, seed: int = 0) -> list[PriorLike]:
     """n priors of one family that differ by their seed, as in the paper's experiments (Section 4).
 
-    What is drawn: for prior i = 0, ..., n - 1 a vector theta_i of P independent draws, one a coordinate, from
+    What is drawn: for prior i = 0, ..., n - 1 a vector theta_i of P independent draws, one per coordinate, from
     `prior` itself (its location, scale and fan-in option; stream (seed + i, parameter name)). Prior i is
     `prior` with its location replaced by theta_i; scale and shape stay as given. So prior i is centred at one
     network that `prior` would have drawn. Nothing else is random.

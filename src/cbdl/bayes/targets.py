@@ -11,7 +11,7 @@ from torch import Tensor
 def check_labels(y: Tensor, classes: int | None = None) -> None:
     """Labels are the integers 0, ..., classes - 1."""
     if y.ndim != 1:
-        raise ValueError(f"y has shape {tuple(y.shape)}; class labels are one integer a row: (rows,)")
+        raise ValueError(f"y has shape {tuple(y.shape)}; class labels are one integer per row: (rows,)")
     if y.is_floating_point() and (y != y.round()).any():
         at = int((y != y.round()).nonzero()[0])
         raise ValueError(f"y[{at}] is {y[at].item():g}; class labels are the integers 0, 1, ..., J - 1")

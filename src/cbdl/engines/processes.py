@@ -1,4 +1,4 @@
-"""Cohorts trained in processes of this machine, one a core, each with one thread.
+"""Cohorts trained in processes of this machine, one per core, each with one thread.
 
 For convolutions on the CPU, where one process with many threads leaves cores idle. Workers are fresh interpreters,
 not forks: scripts need no `if __name__ == "__main__"`, and notebooks work. The data is written once and mapped into
@@ -42,7 +42,7 @@ START = (
 
 @dataclass(frozen=True)
 class Processes:
-    """Worker processes on this machine. `workers`: None for one a core. A worker that dies (killed, out of memory)
+    """Worker processes on this machine. `workers`: None for one per core. A worker that dies (killed, out of memory)
     is replaced and resumes from its checkpoint, `retries` times for each group of members.
     """
 

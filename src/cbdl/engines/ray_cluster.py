@@ -41,7 +41,7 @@ class Ray:
 
     address: str | None = None
     workers: int | None = None
-    """Groups to split the members into, at least one a cohort; None: as many as the cluster has room for."""
+    """Groups to split the members into, at least one per cohort; None: as many as the cluster has room for."""
     num_cpus: float = 1
     """CPUs that each task reserves; torch gets as many threads."""
     num_gpus: float = 0

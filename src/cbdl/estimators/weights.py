@@ -21,7 +21,7 @@ def sample_weights(given: Any, rows: int) -> Floats | None:
         given = np.full(rows, given)
     w: Floats = check_array(given, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
     if w.shape != (rows,):
-        raise ValueError(f"sample_weight has shape {w.shape}; it must be one number a row: ({rows},)")
+        raise ValueError(f"sample_weight has shape {w.shape}; it must be one number per row: ({rows},)")
     if (w < 0).any():
         at = int(np.flatnonzero(w < 0)[0])
         raise ValueError(f"sample_weight[{at}] is {w[at]:g}; a weight is at least 0")

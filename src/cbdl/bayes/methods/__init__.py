@@ -1,4 +1,4 @@
-"""Inference methods, one a file: settings as a frozen dataclass, `fit(cohort, data, run)`, the posterior, its state.
+"""Inference methods, one per file: settings as a frozen dataclass, `fit(cohort, data, run)`, the posterior, its state.
 
 `protocol.py` says what a method and a posterior are; `checks.py` tells whether one keeps it.
 """

@@ -2,7 +2,7 @@
 A (x) G / N with A = sum_n a_n a_n^T and G = sum_n g_n^T g_n, a bias being the weight of an input that is 1.
 
 The prior enters as D^(1/2) (A' (x) G' / N + I) D^(1/2) with D its precision, for which one precision a row
-and one a column of the weight is exact (a scalar for the layer, fan-in, another one for the biases);
+and one per column of the weight is exact (a scalar for the layer, fan-in, another one for the biases);
 otherwise D is the product of its rows' and columns' geometric means. Positions that share a weight (time,
 pixels) count as rows of their own. Parameters of other layers get the diagonal.
 """

@@ -5,7 +5,7 @@ probability p, all its outgoing weights at once. The masks act on the flat param
 layers of the network, because a posterior here is a distribution of parameters: one draw is one function,
 the same for all inputs; any nn.Module serves, with dropout layers or without; and masked networks are
 evaluated by the fast ways of `forward`. The price: in training one mask serves a whole minibatch, which makes
-gradients noisier than a mask for every row; `draws` > 1 masks a step make up for it. Dropout layers that the
+gradients noisier than a mask for every row; `draws` > 1 masks per step make up for it. Dropout layers that the
 network has are active in training, as in any training, and silent afterwards: leave them out.
 
 The objective is E_q[mean NLL] - E_q[log prior] / N, for any prior; it is the ELBO of the masks' distribution
@@ -40,7 +40,7 @@ class Dropout(Plan, Method):
     inputs: float = 0.0
     """The same for the units that enter the first layer: the features of the data themselves."""
     draws: int = 1
-    """Masks a step."""
+    """Masks per step."""
     _: KW_ONLY
     validation_draws: int = 8
 

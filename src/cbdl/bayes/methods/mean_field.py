@@ -31,7 +31,7 @@ class MeanField(Plan, Method):
     """Settings of mean-field variational inference."""
 
     draws: int | None = None
-    """Draws of the parameters a step; None: 1 for KL, 8 for the other divergences."""
+    """Draws of the parameters per step; None: 1 for KL, 8 for the other divergences."""
     antithetic: bool = False
     """Draws in pairs mu + sigma eps, mu - sigma eps."""
     temperature: float = 1.0
@@ -68,7 +68,7 @@ class MeanField(Plan, Method):
 
     @property
     def number(self) -> int:
-        """Draws a step."""
+        """Draws per step."""
         if self.draws is not None:
             return self.draws
         return (2 if self.antithetic else 1) if isinstance(self.divergence, KL) else 8

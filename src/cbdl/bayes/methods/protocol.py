@@ -35,7 +35,7 @@ class Posterior(ABC):
     """
 
     seeds: tuple[int, ...]
-    """One a member."""
+    """One per member."""
     noise: Tensor
     """Parameters of the noise model (m, Q)."""
     buffers: Buffers

@@ -49,7 +49,7 @@ def _mask_of_indices(values: Tensor, classes: int, device: torch.device) -> Tens
     if values.ndim > 1:
         raise ValueError(
             f"event holds class indices of shape {tuple(values.shape)}; give one index or a flat list "
-            "(for an event a set, give a boolean mask)"
+            "(for one event per set, give a boolean mask)"
         )
     mask = torch.zeros(classes, dtype=torch.bool, device=device)
     if not values.numel():

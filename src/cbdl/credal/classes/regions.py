@@ -53,7 +53,7 @@ class ClassRegion(Region):
     _border: Border = field(repr=False, compare=False)
 
     def contains(self, y: ArrayLike) -> Array:
-        """Whether the labels `y` belong: (...,) one label a set, or (..., n) several labels a set."""
+        """Whether the labels `y` belong: (...,) one label per set, or (..., n) several labels per set."""
         labels, several = labels_of(y, self._mask.shape[-1], self._mask.shape[:-1])
         inside = self._mask.gather(-1, labels.to(self._mask.device))
         return self._border.out(inside if several else inside.squeeze(-1))
@@ -74,7 +74,7 @@ def labels_of(y: ArrayLike, classes: int, batch: torch.Size) -> tuple[Tensor, bo
     except RuntimeError:
         shape = tuple(labels.shape if several else labels.shape[:-1])
         raise ValueError(
-            f"y has shape {shape}, the batch of sets {tuple(batch)}; give one label a set (...,) or "
+            f"y has shape {shape}, the batch of sets {tuple(batch)}; give one label per set (...,) or "
             "several (..., n)"
         ) from None
 

@@ -43,7 +43,7 @@ def entropies(sets: Extremes) -> tuple[Tensor, Tensor]:
 
 
 def upper_entropy_on_line(sets: Extremes) -> Optimum:
-    """max over beta of H(sum_j beta_j P_j) on the nodes of one mesh a set, with the error of the quadrature."""
+    """max over beta of H(sum_j beta_j P_j) on the nodes of one mesh per set, with the error of the quadrature."""
 
     def part(mesh: Mesh, loc: Tensor, scale: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
         p = density(mesh, loc, scale, weights)
