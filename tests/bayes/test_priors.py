@@ -111,6 +111,22 @@ def test_horseshoes_are_integrals_over_the_local_scale(t: float) -> None:
         )
 
 
+@pytest.mark.parametrize("tau", [1e-6, 1e-4, 1e-2, 0.7, 10.0])
+@pytest.mark.parametrize("slab", [0.5, 2.0, 100.0, 1e4])
+def test_a_slab_far_from_the_scale_is_integrated_to_six_digits(tau: float, slab: float) -> None:
+    """Against quad in pieces that know where the integrand bends: at log(t / tau) and at log(slab / tau)."""
+    for t in (1e-8 * tau, 1e-3 * tau, tau, 30 * tau, 0.1 * slab, slab, 5 * slab):
+
+        def integrand(w: float, t: float = t) -> float:
+            local = tau * math.exp(w)
+            s = local * slab / math.hypot(local, slab)
+            return math.exp(-0.5 * (t / s) ** 2) / s / math.sqrt(2 * math.pi) / (math.pi * math.cosh(w))
+
+        truth = sum(quad(integrand, a, a + 1.5, epsabs=0, epsrel=1e-11)[0] for a in np.arange(-30, 66, 1.5))
+        value = density(p.RegularisedHorseshoe(tau, slab), torch.tensor([t], dtype=torch.float64))
+        assert float(value) == pytest.approx(math.log(truth), rel=0, abs=1e-6)
+
+
 @pytest.mark.parametrize("prior", ALL, ids=lambda prior: type(prior).__name__)
 def test_gradient_of_the_log_density_is_right(prior: p.Prior) -> None:
     t = torch.tensor([-3.0, 0.1, 0.5, 1.7, 40.0], dtype=torch.float64, requires_grad=True)

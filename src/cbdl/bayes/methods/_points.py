@@ -102,7 +102,7 @@ def refuse_statistics(cohort: Cohort) -> None:
     for name, module in cohort.forward.network.named_modules():
         if isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and module.track_running_stats:
             raise ValueError(
-                f"{name or 'the network'} is a {type(module).__name__}: its running statistics are kept once per member, "
+                f"{name or 'the network'} is a {type(module).__name__}: its running statistics are kept per member, "
                 "so that several restarts or chains cannot share them; use one, or GroupNorm or LayerNorm"
             )
 
