@@ -123,6 +123,8 @@ def test_a_slab_far_from_the_scale_is_integrated_to_six_digits(tau: float, slab:
             return math.exp(-0.5 * (t / s) ** 2) / s / math.sqrt(2 * math.pi) / (math.pi * math.cosh(w))
 
         truth = sum(quad(integrand, a, a + 1.5, epsabs=0, epsrel=1e-11)[0] for a in np.arange(-30, 66, 1.5))
+        if truth == 0:  # beyond the smallest number
+            continue
         value = density(p.RegularisedHorseshoe(tau, slab), torch.tensor([t], dtype=torch.float64))
         assert float(value) == pytest.approx(math.log(truth), rel=0, abs=1e-6)
 
