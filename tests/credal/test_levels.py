@@ -218,11 +218,10 @@ def test_interval_algebra_is_that_of_point_sets(a, b):
 def test_regions_exist_for_any_alpha_by_its_logarithm(log_alpha):
     mpmath = pytest.importorskip("mpmath")
     loc, scale, weights = [0.0, 9.0, 3.0], [1.0, 0.7, 2.0], [0.5, 0.3, 0.2]
-    _level, found = hdr_at(mix_of(loc, scale, weights), torch.tensor([log_alpha], dtype=f64))
-    ends = [
-        mpmath.mpf(h) + mpmath.mpf(lo) for h, lo in zip(found.high.tolist(), found.low.tolist(), strict=True)
-    ]
+    _, found = hdr_at(mix_of(loc, scale, weights), torch.tensor([log_alpha], dtype=f64))
     with mpmath.workdps(60):
+        pairs = zip(found.high.tolist(), found.low.tolist(), strict=True)
+        ends = [mpmath.mpf(high) + mpmath.mpf(low) for high, low in pairs]
         whole = mpmath.fsum(
             w * _tails(mpmath, ends, m, s) for m, s, w in zip(loc, scale, weights, strict=True)
         )

@@ -29,7 +29,8 @@ class Origin(Protocol):
         `credal` is the set that has this origin, with all its extremes."""
 
     def at(self, index: tuple[Tensor, ...]) -> Origin:
-        """The origin of the sets at `index`, one integer tensor per batch dimension: `x[index]` for x (*batch, ...)."""
+        """The origin of the sets at `index`, one integer tensor per batch dimension: an x whose first dimensions are
+        the batch becomes `x[index]`."""
 
 
 @dataclass
