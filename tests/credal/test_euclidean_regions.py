@@ -268,3 +268,32 @@ def test_coverage_over_many_random_sets_is_unbiased():
             scores.append((r.contains(y).mean(0).min() - r.lower_probability) / np.hypot(r.error, 1e-3))
     assert abs(np.mean(scores)) < 0.6
     assert np.max(np.abs(scores)) < 5
+
+
+@pytest.mark.parametrize("alpha", [0.001, 0.05, 0.3, 0.9, 0.999])
+@pytest.mark.parametrize("d", [1, 2, 5, 20])
+def test_minimal_is_never_larger_and_every_region_covers(alpha, d):
+    source = np.random.default_rng(d)
+    loc, scale = source.normal(size=(12, 3, d)), np.exp(0.4 * source.normal(size=(12, 3, d)))
+    credal = DiagonalNormalCredalSet(loc, scale)
+    regions = {name: credal.region(alpha, name) for name in ("union", "lower-density", "minimal")}
+    for name, region in regions.items():
+        assert (region.lower_probability >= 1 - alpha - 1e-9).all(), name
+        assert (regions["minimal"].log_measure <= region.log_measure + 1e-9).all(), name
+    smallest = regions["minimal"]
+    assert set(np.unique(smallest.shape)) <= {0, 1, 2}
+    assert (smallest.gap >= 0).all()
+    assert (smallest.gap <= smallest.measure * (1 + 1e-9)).all()
+
+
+def test_a_minimal_region_contains_what_its_shape_contains():
+    source = np.random.default_rng(0)
+    loc, scale = source.normal(size=(40, 2, 2)), np.exp(0.6 * source.normal(size=(40, 2, 2)))
+    credal = DiagonalNormalCredalSet(loc, scale)
+    y = 2 * source.normal(size=(40, 2))
+    for alpha in (0.05, 0.5, 0.99):
+        smallest, names = credal.region(alpha, "minimal"), ("minimal", "union", "lower-density")
+        for i, name in enumerate(names[1:], start=1):
+            which = smallest.shape == i
+            other = credal.region(alpha, name).contains(y)
+            np.testing.assert_array_equal(smallest.contains(y)[which], other[which])

@@ -438,3 +438,8 @@ def test_the_guide_runs() -> None:
     found = doctest.testfile(str(guide), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert found.attempted > 10
     assert not found.failed
+
+
+def test_a_noise_that_is_none_is_refused_under_its_own_name() -> None:
+    with pytest.raises(ValueError, match="noise is 'foo'"):
+        CredalRegressor(noise="foo").fit([[0.0], [1.0]], [0.0, 1.0])

@@ -58,7 +58,7 @@ class Uncertainty:
     epistemic_lower:  the paper's bracket: upper minus lower entropy of the extremes alone ...
     epistemic_upper:  ... and the same plus log m
     gap:              certificate: the true total lies in [total, total + gap]
-    error:            numerical error of the entropies themselves (see `Optimum.error`)
+    error:            numerical error of the entropies themselves (see `Certified`)
     """
 
     total: Array

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cbdl import recipe
 from cbdl.bayes import likelihoods
-from cbdl.bayes.likelihoods import Scale
+from cbdl.bayes.likelihoods import Scale, check_scale
 from cbdl.bayes.methods import Method
 from cbdl.bayes.priors import PriorLike
 from cbdl.credal import CredalSet, Region
@@ -88,6 +88,7 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Steps 1 to 3 of Algorithm 1, from X (rows, features) and numbers y (rows,) or (rows, outputs)."""
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+        check_scale(self.noise, "noise")
         weights = sample_weights(sample_weight, len(X))
         targets = np.asarray(y, dtype=np.float64)
         self._shape = targets.shape[1:]

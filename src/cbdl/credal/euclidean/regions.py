@@ -32,8 +32,7 @@ from cbdl.credal._border import (
     float64,
 )
 from cbdl.credal.answers import Region
-from cbdl.credal.euclidean import diagonal, ellipsoids
-from cbdl.credal.euclidean.montecarlo import normal_nodes, own_distances
+from cbdl.credal.euclidean import diagonal, levels
 from cbdl.credal.euclidean.survival import squared_radius
 
 METHODS = ("union", "box", "lower-density", "minimal")
@@ -145,13 +144,21 @@ class LowerDensityRegion(EuclideanRegion):
 
     def _inside(self, y: Tensor) -> Tensor:
         scale = float64(self.scale, "scale")
-        reach = 2 * (_peak(scale) - float64(self.log_level, "log_level")[..., None])
+        reach = 2 * (levels.peak(scale) - float64(self.log_level, "log_level")[..., None])
         return (_squared(y, self.loc, self.scale) <= reach).all(-1)
+
+
+SHAPES = ("level-set", "union", "lower-density")
+"""What a minimal region may be, in the order of its field `shape`."""
 
 
 @dataclass(frozen=True)
 class MinimalRegion(EuclideanRegion):
-    """{y : sum_j lambda_j p_j(y) >= 1}; log_multipliers (..., m) = log lambda_j, loc, scale (..., m, d).
+    """The smallest of three regions that all cover 1 - alpha, of which `shape` (...,) says which it is.
+
+    0, {y : sum_j lambda_j p_j(y) >= 1}, is the smallest there is but for the errors of simulation, on the safe side of
+    which its level is chosen; where that makes it larger than the union (1) or the lower-density region (2), it is
+    that one. log_multipliers (..., m) = log lambda_j, loc, scale (..., m, d).
 
     gap (...,): `measure - gap` is a lower bound on the volume of every region of lower probability 1 - alpha,
     (1 - alpha) sum_j lambda_j - integral (sum_j lambda_j p_j - 1)_+, up to the errors of simulation.
@@ -161,22 +168,29 @@ class MinimalRegion(EuclideanRegion):
     scale: Array
     log_multipliers: Array
     gap: Array
+    shape: Array
+    log_level: Array
+    radius: float
 
     def _dimension(self) -> int:
         return int(self.loc.shape[-1])
 
     def _inside(self, y: Tensor) -> Tensor:
-        height = float64(self.log_multipliers, "log_multipliers") + _peak(float64(self.scale, "scale"))
-        return (height - _squared(y, self.loc, self.scale) / 2).logsumexp(-1) >= 0
+        peak, squared = levels.peak(float64(self.scale, "scale")), _squared(y, self.loc, self.scale)
+        multipliers, level = (
+            float64(x, n) for x, n in ((self.log_multipliers, "multipliers"), (self.log_level, "level"))
+        )
+        answers = (
+            (multipliers + peak - squared / 2).logsumexp(-1) >= -levels.ROUNDING,
+            (squared <= self.radius).any(-1),
+            (peak - squared / 2).amin(-1) >= level - levels.ROUNDING,
+        )
+        shape = torch.as_tensor(self.shape).to(squared.device).expand(answers[0].shape)
+        return torch.stack(answers).gather(0, shape[None].long())[0]
 
 
 def _squared(y: Tensor, loc: Array, scale: Array) -> Tensor:
     return ((y[..., None, :] - float64(loc, "loc")) / float64(scale, "scale")).square().sum(-1)
-
-
-def _peak(scale: Tensor) -> Tensor:
-    """(...,): log of the density at the mode."""
-    return -scale.log().sum(-1) - scale.shape[-1] * diagonal.LOG_2PI / 2
 
 
 # --- construction -------------------------------------------------------------------------------
@@ -199,7 +213,7 @@ def euclidean_region(
     if method == "box":
         found = in_chunks(lambda a, s: _box(a, s, alpha), *flat, per_set=8 * m * m * d * 8)
         return BoxRegion(*map(out, found))
-    solve = {"union": _union, "lower-density": _lower_density, "minimal": _minimal}[method]
+    solve = {"union": levels.union, "lower-density": levels.lower_density, "minimal": levels.minimal}[method]
     per_set = 8 * m * m * max(samples, 16) * 8
     found = in_chunks(lambda a, s: solve(a, s, alpha, radius, samples, seed), *flat, per_set=per_set)
     a, b, c, lower, upper, error = (out(x) for x in found[:6])
@@ -209,7 +223,7 @@ def euclidean_region(
         return Ellipsoids(a, b, c, lower, upper, error, *shape, radius)
     if method == "lower-density":
         return LowerDensityRegion(a, b, c, lower, upper, error, *shape, rest[0])
-    return MinimalRegion(a, b, c, lower, upper, error, *shape, rest[0], rest[1])
+    return MinimalRegion(a, b, c, lower, upper, error, *shape, rest[0], rest[1], rest[2], rest[3], radius)
 
 
 def union_at(
@@ -221,7 +235,7 @@ def union_at(
     whole = torch.isinf(radius)
     flat = loc.reshape(-1, m, d), scale.reshape(-1, m, d), log_survival.reshape(-1).exp()
     found = in_chunks(
-        lambda a, s, share, r: _union(a, s, share, r, samples, seed),
+        lambda a, s, share, r: levels.union(a, s, share, r, samples, seed),
         *flat,
         torch.where(whole, 1.0, radius),
         per_set=8 * m * m * max(samples, 16) * 8,
@@ -231,59 +245,6 @@ def union_at(
     size, log_size, size_error, lower, upper, error = (border.out(x.reshape(batch)) for x in fields)
     shape = border.out(loc), border.out(scale), border.out(radius.reshape(batch))
     return Ellipsoids(size, log_size, size_error, lower, upper, error, *shape)
-
-
-def _same(loc: Tensor, scale: Tensor) -> Tensor:
-    """(b,): whether all extremes are one; then every ellipsoid method gives its highest density region
-    exactly.
-    """
-    return ((loc == loc[:, :1]) & (scale == scale[:, :1])).all(-1).all(-1)
-
-
-def _facts(
-    same: Tensor,
-    scale: Tensor,
-    alpha: float | Tensor,
-    radius: float | Tensor,
-    cover: tuple[Tensor, Tensor],
-    size: tuple[Tensor, ...],
-) -> tuple[Tensor, ...]:
-    """The six common fields, exact where all extremes are one."""
-    probability, error = cover
-    lower, low = probability.min(-1)
-    upper, high = probability.max(-1)
-    spread = torch.maximum(error.gather(1, low[:, None]), error.gather(1, high[:, None]))[:, 0]
-    log_measure, measure, measure_error = size
-    exact = ellipsoids.log_volume(scale[:, 0], torch.zeros_like(lower) + radius)
-    log_measure = torch.where(same, exact, log_measure)
-    return (
-        torch.where(same, exact.exp(), measure),
-        log_measure,
-        torch.where(same, 0.0, measure_error),
-        torch.where(same, 1 - alpha, lower),
-        torch.where(same, 1 - alpha, upper),
-        torch.where(same, 0.0, spread),
-    )
-
-
-def _union(
-    loc: Tensor, scale: Tensor, alpha: float | Tensor, radius: float | Tensor, samples: int, seed: int
-) -> tuple[Tensor, ...]:
-    """The six common fields; alpha and radius are numbers or (b,)."""
-    same = _same(loc, scale)
-    alpha, radius = (x + torch.zeros_like(loc[:, 0, 0]) for x in (alpha, radius))
-    cover = ellipsoids.union_coverage(loc, scale, radius, alpha, samples, 2 * seed + 1)
-    reach = radius[:, None].expand(loc.shape[:2])
-    log_measure, measure, error = ellipsoids.volume(
-        loc, scale, loc, scale, reach, None, samples, 2 * seed + 1
-    )
-    # Ellipsoids whose boxes are apart in some coordinate are disjoint: the sum of the volumes is exact.
-    wide = radius.sqrt()[:, None, None, None] * (scale[:, :, None] + scale[:, None])
-    apart = (loc[:, :, None] - loc[:, None]).abs() > wide
-    alone = torch.eye(loc.shape[1], dtype=torch.bool, device=loc.device)
-    disjoint = (apart.any(-1) | alone).all(-1).all(-1)
-    error = torch.where(disjoint, 0.0, error)
-    return _facts(same, scale, alpha, radius, cover, (log_measure, measure, error))
 
 
 def _box(loc: Tensor, scale: Tensor, alpha: float) -> tuple[Tensor, ...]:
@@ -317,89 +278,3 @@ def _box(loc: Tensor, scale: Tensor, alpha: float) -> tuple[Tensor, ...]:
         log_measure.exp(), log_measure, zero, reached.amin(-1), reached.amax(-1), zero.clone(),
         anchor[:, 0] + lower, anchor[:, 0] + upper, high,
     )  # fmt: skip
-
-
-def _safe(alpha: float, draws: int) -> float:
-    """A little less than alpha: a level that is found from so many draws shall not cover less than 1 - alpha. One
-    binomial standard error is about two of the quasi-random draws'.
-    """
-    return max(alpha - math.sqrt(alpha * (1 - alpha) / draws), alpha / 2)
-
-
-def _quantile(values: Tensor, alpha: float) -> Tensor:
-    """(...,): the largest c with a share of at least 1 - alpha of `values` (..., N) >= c."""
-    n = values.shape[-1]
-    return values.kthvalue(min(n, int(alpha * n) + 1), dim=-1).values
-
-
-def _lower_density(
-    loc: Tensor, scale: Tensor, alpha: float, radius: float, samples: int, seed: int
-) -> tuple[Tensor, ...]:
-    same, peak = _same(loc, scale), _peak(scale)
-    z = normal_nodes(loc.shape[-1], samples, 2 * seed, loc.device).flatten(0, 1)
-    log_p = peak[:, None, :, None] - own_distances(z, loc, scale) / 2
-    log_level = _quantile(log_p.amin(2), _safe(alpha, log_p.shape[-1])).amin(-1)
-    log_level = torch.where(same, peak[:, 0] - radius / 2, log_level)
-    reach = 2 * (peak - log_level[:, None])
-
-    def inside(q: Tensor) -> Tensor:
-        return (q <= reach[:, None, :, None]).all(2)
-
-    cover = ellipsoids.coverage(loc, scale, inside, samples, 2 * seed + 1)
-    size = ellipsoids.intersection_volume(loc, scale, reach, samples, 2 * seed + 1)
-    return (*_facts(same, scale, alpha, radius, cover, size), log_level)
-
-
-def _minimal(
-    loc: Tensor, scale: Tensor, alpha: float, radius: float, samples: int, seed: int
-) -> tuple[Tensor, ...]:
-    """lambda_j = nu_j / c_j, c_j the level of P_j's own highest density region; then 0 <= nu_j <= 1 at the
-    optimum.
-    """
-    m = loc.shape[1]
-    same, own_level = _same(loc, scale), _peak(scale) - radius / 2
-    z = normal_nodes(loc.shape[-1], samples, 2 * seed, loc.device).flatten(0, 1)
-    heights = ((radius - own_distances(z, loc, scale)) / 2).clamp(max=600.0).exp()
-    nu = _multipliers(heights, alpha)
-    # The level that the drawn nodes give with these proportions.
-    safe = _safe(alpha, heights.shape[-1])
-    nu = nu / _quantile((nu[:, None, :, None] * heights).sum(2), safe).amin(-1, keepdim=True)
-    nu = torch.where(same[:, None], (torch.arange(m, device=loc.device) == 0).to(nu), nu)
-    log_nu = nu.log()
-
-    def inside(q: Tensor) -> Tensor:
-        return ((radius - q) / 2 + log_nu[:, None, :, None]).logsumexp(2) >= 0
-
-    cover = ellipsoids.coverage(loc, scale, inside, samples, 2 * seed + 1)
-    # If a sum of k terms reaches 1, one of them reaches 1 / k.
-    terms = (nu > 0).sum(-1, keepdim=True).to(nu).log()
-    reach = torch.where(nu > 0, radius + 2 * (log_nu + terms), -1.0)
-    size = ellipsoids.volume(loc, scale, loc, scale, reach, inside, samples, 2 * seed + 1)
-    facts = _facts(same, scale, alpha, radius, cover, size)
-    excess = nu * (cover[0] - (1 - alpha))
-    gap = torch.where(excess == 0, 0.0, excess.sign() * (excess.abs().log() - own_level).exp()).sum(-1)
-    gap = torch.where(same, 0.0, gap.clamp(min=0))
-    return (*facts, log_nu - own_level, gap)
-
-
-def _multipliers(heights: Tensor, alpha: float, sweeps: int = 60) -> Tensor:
-    """(b, m): nu >= 0 at the maximum of the concave dual, by coordinates.
-
-    heights (b, j, k, N) = p_k / c_k at the nodes of P_j. The dual's slope in nu_j is zero where P_j covers
-    exactly 1 - alpha: nu_j is a quantile of (1 - sum_{k != j} nu_k p_k / c_k)_+ c_j / p_j under P_j.
-    """
-    nu = heights.new_ones(heights.shape[:2])
-    active = torch.ones_like(nu[:, :1], dtype=torch.bool)
-    for _ in range(sweeps):
-        before = nu.clone()
-        for j in range(nu.shape[1]):
-            at = heights[:, j]
-            rest = (nu[..., None] * at).sum(1) - nu[:, j, None] * at[:, j]
-            needed = (1 - rest).clamp(min=0) / at[:, j]
-            fresh = -_quantile(-needed, alpha)
-            nu = nu.clone()
-            nu[:, j] = torch.where(active[:, 0], fresh, nu[:, j])
-        active = active & ((nu - before).abs().amax(-1, keepdim=True) > 1e-6)
-        if not active.any():
-            break
-    return nu

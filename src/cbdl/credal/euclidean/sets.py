@@ -1,7 +1,7 @@
 """Credal sets of Normals in R^d with independent coordinates.
 
 What has a closed form is computed by it; the rest is simulated on fixed scrambled Sobol nodes and comes
-with a standard error (see `_montecarlo`). Answers are reproducible and do not depend on the rest of the
+with a standard error (see `montecarlo`). Answers are reproducible and do not depend on the rest of the
 batch.
 """
 

@@ -1,8 +1,8 @@
 """How far a set of Normal mixtures on the line is from one mixture (paper, proposition "dist_lemma").
 
 d(Pi', psi) = inf over mixtures P' = sum_j beta_j P_j of d(P', psi), a convex problem in beta. Divergences are
-integrals on quadrature nodes (`_line_divergence`); total variation and Wasserstein 1 need only the roots of a
-known function (`_line_signs`); Wasserstein 2 goes through the monotone map (`_line_w2`). Every answer is an
+integrals on quadrature nodes (`divergence`); total variation and Wasserstein 1 need only the roots of a
+known function (`signs`); Wasserstein 2 goes through the monotone map (`w2`). Every answer is an
 interval [value - gap, value], with the error of the integrals beside it.
 """
 

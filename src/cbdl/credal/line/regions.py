@@ -4,7 +4,7 @@ Three regions R with lower probability min_j P_j(R) >= 1 - alpha:
 
 - "union": the union of the highest density regions of the extremes, the paper's operative way;
 - "lower-density": {y : min_j p_j(y) >= c} with the largest such c, the paper's conclusion;
-- "minimal": the region of smallest measure, which is what the definition asks for (see `_minimal`).
+- "minimal": the region of smallest measure, which is what the definition asks for (see `minimal`).
 
 The paper expects "lower-density" to be tighter than "union". It need not be: for two Normals of scale 1 at -5
 and 5 the union is two short intervals, while min_j p_j is largest between them, so that the lower-density

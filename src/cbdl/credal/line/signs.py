@@ -5,7 +5,7 @@ known, so there is no quadrature here. Cut the line into cells; then, for every 
 
     sum over cells |integral over the cell of h|  <=  integral |h|,
 
-with equality if all roots of h are among the cuts. The left side is a linear programme in beta (`_l1`) and a
+with equality if all roots of h are among the cuts. The left side is a linear programme in beta (`solvers.l1`) and a
 lower bound on the infimum; the right side at its solution, with the roots of h found, is an upper bound. The
 roots become cuts for the next programme. In between, Newton steps on the weights in use finish the work: with
 u = sign(h), as long as h has simple roots,
