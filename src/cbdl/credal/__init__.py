@@ -1,7 +1,7 @@
 """Sets of distributions: the mathematics of finitely generated credal sets. Knows no network."""
 
 from cbdl.credal import across, capacity
-from cbdl.credal._border import Array
+from cbdl.credal._border import Array, ArrayLike, check_alpha
 from cbdl.credal._optimum import Certified
 from cbdl.credal.base import CredalSet, Origin, Region, Uncertainty
 from cbdl.credal.classes.categorical import CategoricalCredalSet
@@ -14,6 +14,7 @@ from cbdl.credal.line.sets import MixtureCredalSet, NormalCredalSet
 
 __all__ = [
     "Array",
+    "ArrayLike",
     "Box",
     "CategoricalCredalSet",
     "Certified",
@@ -28,6 +29,7 @@ __all__ = [
     "Uncertainty",
     "across",
     "capacity",
+    "check_alpha",
     "reference_entropy",
     "region_level",
 ]

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from cbdl.credal._border import Array, ArrayLike, check_alpha
-from cbdl.credal.base import CredalSet, Region
+from cbdl.credal import Array, ArrayLike, CredalSet, Region, check_alpha
 
 
 @dataclass(frozen=True)
