@@ -24,8 +24,8 @@ MARGIN = 0.2
 """Metres between the car and the edge of the track."""
 SPACING = 0.1
 """Metres between points of a line."""
-TARGETS = {"centre": 0.0, "left": SIDE, "right": -SIDE, "race": None}
-LINES = tuple(TARGETS)
+TARGETS = {"centre": 0.0, "left": SIDE, "right": -SIDE}
+LINES = (*TARGETS, "race")
 """The names of the lines."""
 
 ROUNDING = 0.45
@@ -33,7 +33,7 @@ ROUNDING = 0.45
 STEERING_RESERVE = 0.75
 """The part of the steering that a line may use; the rest is for the controller and for slip."""
 
-FOLD = 0.75
+FOLD = 0.7
 """The part of the way from the centre line to the centre of its bend that a line may use."""
 EASING = 1.5
 """Metres: how far around a bend that is too tight a line gives way."""
@@ -41,7 +41,9 @@ SHORTNESS = 0.006
 """The price of a metre of the race line: curvature beyond a radius of about 13 m is not worth a detour."""
 FREE = 1e-6
 """The weight of an offset that does not matter."""
-MAX_STEPS = 50
+MAX_STEPS = 100
+STRIDE = 0.25
+"""Metres: how far one step may move a line; farther, its curvature is not linear."""
 TOLERANCE = 1e-3
 """Metres: a step this small ends the search."""
 
@@ -75,11 +77,12 @@ def make_lines(
     """The named lines of a track, with their speeds."""
     vehicle, pace = vehicle or Vehicle(), pace or Pace()
     for name in names:
-        if name not in TARGETS:
+        if name not in LINES:
             raise ValueError(f"no line is called {name!r}; the lines are {', '.join(LINES)}")
     lines = {}
+    race = race_offsets(track, vehicle)
     for name in names:
-        n = offsets(track, TARGETS[name], vehicle)
+        n = race if name == "race" else side_offsets(track, TARGETS[name], vehicle, race)
         lines[name] = _line(name, track, n, vehicle, pace)
     return lines
 
@@ -91,7 +94,20 @@ def _line(name: str, track: Track, n: FloatArray, vehicle: Vehicle, pace: Pace) 
         curve.s, _cumulative(points), np.arange(len(points) + 1, dtype=np.float64)
     )
     centre_s, _ = track.centre.project(curve.xy, near, reach=1.0)
+    _check_drivable(track, name, curve, vehicle)
     return Line(name, curve, centre_s, speeds(curve, vehicle, pace))
+
+
+def _check_drivable(track: Track, name: str, curve: ClosedCurve, vehicle: Vehicle) -> None:
+    bend = np.abs(curve.curvature)
+    i = int(np.argmax(bend))
+    if bend[i] >= vehicle.curvature_max:
+        x, y = curve.xy[i]
+        raise ValueError(
+            f"{track.name}: the corner near x = {x:.2f}, y = {y:.2f} is too tight: the {name} line through it has a radius "
+            f"of {1.0 / bend[i]:.2f} m, the car needs {1.0 / vehicle.curvature_max:.2f} m; widen the corner, or check that "
+            "the file is in metres at the scale of the car"
+        )
 
 
 def _cumulative(points: FloatArray) -> FloatArray:
@@ -161,22 +177,26 @@ def bounds(track: Track, vehicle: Vehicle) -> tuple[FloatArray, FloatArray]:
     return lower, upper
 
 
-def offsets(track: Track, target: float | None, vehicle: Vehicle) -> FloatArray:
-    """Offsets (N,) of the line of least curvature (target None), or of a drivable one near a target offset."""
+def race_offsets(track: Track, vehicle: Vehicle) -> FloatArray:
+    """Offsets (N,) of the line of least curvature."""
+    lower, upper = bounds(track, vehicle)
+    aim = np.clip(0.0, lower, upper)
+    return _fitted(_Shape(track.centre, aim, np.full(len(aim), FREE), SHORTNESS), aim, lower, upper)
+
+
+def side_offsets(track: Track, target: float, vehicle: Vehicle, race: FloatArray) -> FloatArray:
+    """Offsets (N,) of a drivable line near a target offset; sought from the race line, which is drivable."""
     lower, upper = bounds(track, vehicle)
     centre, limit = track.centre, STEERING_RESERVE * vehicle.curvature_max
-    aim = np.clip(0.0 if target is None else target, lower, upper)
-    weight = np.full(len(aim), FREE if target is None else ROUNDING**-4)
-    n = np.clip(aim, lower + 1e-6, upper - 1e-6)
+    aim = np.clip(target, lower, upper)
+    n, weight = race, np.full(len(aim), ROUNDING**-4)
     while True:
-        n = _fitted(_Shape(centre, aim, weight, SHORTNESS if target is None else 0.0), n, lower, upper)
+        n = _fitted(_Shape(centre, aim, weight, 0.0), n, lower, upper)
         tight = np.abs(bends(centre, n).power(1.0)[0]) > limit
         if not tight.any() or weight[tight].max() <= FREE:
-            break
+            return n
         # Around a bend that is too tight, the line cares less for its offset.
-        weight = np.maximum(weight * (1.0 - 0.7 * _nearness(centre, tight)), FREE)
-    _check_drivable(track, n, vehicle)
-    return n
+        weight = np.maximum(weight * (1.0 - 0.8 * _nearness(centre, tight)), FREE)
 
 
 def _nearness(centre: ClosedCurve, marked: NDArray[np.bool_]) -> FloatArray:
@@ -188,24 +208,12 @@ def _nearness(centre: ClosedCurve, marked: NDArray[np.bool_]) -> FloatArray:
     return nearness
 
 
-def _check_drivable(track: Track, n: FloatArray, vehicle: Vehicle) -> None:
-    bend = np.abs(bends(track.centre, n).power(1.0)[0])
-    i = int(np.argmax(bend))
-    if bend[i] >= vehicle.curvature_max:
-        x, y = track.centre.xy[i]
-        raise ValueError(
-            f"{track.name}: the corner near x = {x:.2f}, y = {y:.2f} is too tight: the widest line through it has a "
-            f"radius of {1.0 / bend[i]:.2f} m, the car needs {1.0 / vehicle.curvature_max:.2f} m; widen the corner, or "
-            "check that the file is in metres at the scale of the car"
-        )
-
-
 def _fitted(problem: "_Shape", n: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
-    """Gauss and Newton's steps in the box, each halved until the value falls."""
+    """Gauss and Newton's steps in the box: none longer than STRIDE, each halved until the value falls."""
     value = problem.value(n)
     for _ in range(MAX_STEPS):
         H, g = problem.model(n)
-        step = minimise_in_box(H, g, lower - n, upper - n).point
+        step = minimise_in_box(H, g, np.maximum(lower - n, -STRIDE), np.minimum(upper - n, STRIDE)).point
         while (new := problem.value(n + step)) > value and np.abs(step).max() > TOLERANCE:
             step = 0.5 * step
         if new > value:

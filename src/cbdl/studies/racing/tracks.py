@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
+from scipy.ndimage import uniform_filter1d
 
 from cbdl.studies.racing.curves import ClosedCurve, chords, closed_curve, crossing
 
@@ -18,7 +20,7 @@ FloatArray = NDArray[np.float64]
 
 SPACING = 0.2
 """Metres between points of the smooth centre line."""
-SMOOTHING = 0.25
+SMOOTHING = np.geomspace(0.25, 2.0, 25)
 """Metres: bends much longer than this stay as they are, noise that is shorter goes."""
 MIN_POINTS = 10
 GAP = 5.0
@@ -129,17 +131,34 @@ def make_track(
 
 
 def _smooth(name: str, points: FloatArray, right: FloatArray, left: FloatArray) -> Track:
-    """Minimises the integral of |c - p|^2 + SMOOTHING^4 |c''|^2: in waves along the curve, a division."""
-    raw = closed_curve(points, max(64, int(np.ceil(chords(points).sum() / SPACING))))
-    waves = np.fft.rfft(raw.xy, axis=0)
-    frequency = 2.0 * np.pi * np.arange(len(waves)) / raw.length
-    even = np.fft.irfft(waves / (1.0 + (SMOOTHING * frequency) ** 4)[:, None], n=len(raw.xy), axis=0)
-    centre = closed_curve(even, len(even))
+    # By distance, but not along the zigzag of noise: steps are averaged over the points around.
+    knots = np.concatenate([[0.0], np.cumsum(uniform_filter1d(chords(points), 15, mode="wrap"))])
+    length, N = knots[-1], len(points)
+    file = CubicSpline(knots, np.vstack([points, points[:1]]), bc_type="periodic")
+    M = max(64, int(np.ceil(length / SPACING)))
+    smooth = _without_noise(file(np.linspace(0.0, length, N, endpoint=False)), length, M)
+    centre = closed_curve(smooth, M)
+    distance = np.concatenate([[0.0], np.cumsum(chords(smooth))])
+    t = np.interp(centre.s * (distance[-1] / centre.length), distance, np.linspace(0.0, length, M + 1))
     # Where the smooth line has moved, the edges of the track have not.
-    s, shift = raw.project(centre.xy, raw.s * (centre.length / raw.length), reach=2.0)
-    knots = np.concatenate([[0.0], np.cumsum(chords(points))]) * (raw.length / chords(points).sum())
-    widths = [np.interp(s % raw.length, knots, np.append(w, w[0])) for w in (right, left)]
-    return Track(name, centre, left=widths[1] - shift, right=widths[0] + shift)
+    shift = np.einsum("md,md->m", centre.xy - file(t), centre.normals)
+    right, left = (np.interp(t, knots, np.append(widths, widths[0])) for widths in (right, left))
+    return Track(name, centre, left=left - shift, right=right + shift)
+
+
+def _without_noise(xy: FloatArray, length: float, count: int) -> FloatArray:
+    """Minimises the integral of |c - p|^2 + l^4 |c''|^2 for points p (N, 2) of equal spacing; the answer at `count` points.
+
+    In waves along the curve this is a division. The length l is chosen by generalised cross-validation: small for a clean
+    file, larger for a noisy one.
+    """
+    waves = np.fft.rfft(xy, axis=0)
+    frequency = 2.0 * np.pi * np.arange(len(waves)) / length
+    removed = 1.0 - 1.0 / (1.0 + (SMOOTHING[:, None] * frequency) ** 4)  # (lengths, waves)
+    # Each wave but the mean stands for two, one in each direction.
+    misfit = 2.0 * removed**2 @ (np.abs(waves) ** 2).sum(axis=1)
+    best = int(np.argmin(misfit / (2.0 * removed.sum(axis=1)) ** 2))
+    return np.fft.irfft(waves * (1.0 - removed[best])[:, None], n=count, axis=0) * (count / len(xy))
 
 
 def _check_points(name: str, points: FloatArray, places: Sequence[str]) -> NDArray[np.bool_]:
