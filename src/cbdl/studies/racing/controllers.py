@@ -87,7 +87,9 @@ class PurePursuit:
     """Steers the rear axle on a circle through the point of the line at the look-ahead distance."""
 
     lookahead: float = 1.3
-    slip: float = 0.0178
+    slip: float = (
+        0.0178  # expected of the rear tyre: radians per m/s^2 of lateral acceleration, 1 / (mu g C_Sr)
+    )
 
     def tracked(self, car: Vehicle) -> float:
         return -car.lr
@@ -99,15 +101,19 @@ class PurePursuit:
         place = route.at(index[:, None] + np.arange(reach))
         dx, dy = route.x[place] - x[:, None], route.y[place] - y[:, None]
         gap = np.hypot(dx, dy)
-        beyond = np.maximum((gap >= self.lookahead).argmax(axis=1), 1)
+        beyond = gap >= self.lookahead
+        beyond[:, -1] = True
+        first = np.maximum(beyond.argmax(axis=1), 1)
         cars = np.arange(len(index))
-        near, far = gap[cars, beyond - 1], gap[cars, beyond]
+        near, far = gap[cars, first - 1], gap[cars, first]
         share = np.clip((self.lookahead - near) / np.maximum(far - near, 1e-9), 0.0, 1.0)
-        tx = dx[cars, beyond - 1] * (1.0 - share) + dx[cars, beyond] * share
-        ty = dy[cars, beyond - 1] * (1.0 - share) + dy[cars, beyond] * share
+        tx = dx[cars, first - 1] * (1.0 - share) + dx[cars, first] * share
+        ty = dy[cars, first - 1] * (1.0 - share) + dy[cars, first] * share
+        # In a bend the axle does not move where the car points, but where the tyre slips to.
         course = state[4] - self.slip * state[3] ** 2 * route.curvature[place[:, 0]]
         side = ty * np.cos(course) - tx * np.sin(course)
-        return np.arctan(2.0 * car.wheelbase * side / np.maximum(tx**2 + ty**2, 1e-9))
+        angle: FloatArray = np.arctan(2.0 * car.wheelbase * side / np.maximum(tx**2 + ty**2, 1e-9))
+        return angle
 
 
 @dataclass(frozen=True)
@@ -115,8 +121,8 @@ class Stanley:
     """Steers the front axle along the line's heading and towards the line, the harder the slower the car."""
 
     gain: float = 4.0
-    softening: float = 1.0
-    slip: float = 0.0206
+    softening: float = 1.0  # m/s
+    slip: float = 0.0206  # expected of the front tyre, 1 / (mu g C_Sf)
 
     def tracked(self, car: Vehicle) -> float:
         return car.lf
@@ -133,7 +139,8 @@ class Stanley:
         error = heading + curvature * along - state[4]
         error = np.arctan2(np.sin(error), np.cos(error))
         slip = self.slip * state[3] ** 2 * curvature
-        return error + slip - np.arctan(self.gain * left / (self.softening + state[3]))
+        angle: FloatArray = error + slip - np.arctan(self.gain * left / (self.softening + np.abs(state[3])))
+        return angle
 
 
 @dataclass

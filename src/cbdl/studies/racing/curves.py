@@ -26,7 +26,7 @@ class ClosedCurve:
 
     @property
     def s(self) -> FloatArray:
-        return self.spacing * np.arange(len(self.xy))
+        return np.arange(len(self.xy), dtype=np.float64) * self.spacing
 
     @property
     def normals(self) -> FloatArray:
@@ -68,7 +68,7 @@ class ClosedCurve:
 
 def closed_curve(points: FloatArray, count: int) -> ClosedCurve:
     """The periodic cubic spline through points (N, 2), at `count` points of equal spacing."""
-    knots = np.concatenate([[0.0], np.cumsum(chords(points))])
+    knots = distances(points)
     spline = CubicSpline(knots, np.vstack([points, points[:1]]), bc_type="periodic")
     length, at = _arc_length(spline, knots[-1], max(8 * count, 8 * len(points)))
     t = at(length * np.arange(count) / count)
@@ -103,6 +103,11 @@ def chords(points: FloatArray) -> FloatArray:
     return lengths
 
 
+def distances(points: FloatArray) -> FloatArray:
+    """Distances (N + 1,) along a closed polygon from its first point to each point, and to the first again."""
+    return np.concatenate([[0.0], np.cumsum(chords(points))])
+
+
 def crossing(points: FloatArray) -> tuple[int, int] | None:
     """The first two sides (by index of their first points) of a closed polygon that cross, or None."""
     ends = np.roll(points, -1, axis=0)
@@ -131,4 +136,4 @@ def _parallel_apart(a: FloatArray, b: FloatArray, c: FloatArray, d: FloatArray) 
     """Boxes of the sides a-b and c-d do not meet: tells collinear sides apart, whose areas are all zero."""
     low = np.maximum(np.minimum(a, b), np.minimum(c, d))
     high = np.minimum(np.maximum(a, b), np.maximum(c, d))
-    return (low > high).any(axis=1)
+    return np.logical_or(low[:, 0] > high[:, 0], low[:, 1] > high[:, 1])

@@ -9,10 +9,9 @@ Ordered 0, N-1, 1, N-2, ... such a matrix has four bands, so that a step of the 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solveh_banded
 
-FloatArray = NDArray[np.float64]
+from cbdl.studies.racing.curves import FloatArray
 
 REACH = 2
 """How far apart on the circle two coupled points may be."""

@@ -39,8 +39,8 @@ class Stretches:
         """Windows that lie in one piece as a whole, by that piece's part. Also for other windows of the same track."""
         if not np.isclose(windows.track_length, self.length):
             raise ValueError(
-                f"stretches of a track of {self.length:.1f} m, windows of {windows.track} ({windows.track_length:.1f} m): "
-                "make stretches for that track"
+                f"stretches of a track of {self.length:.1f} m, but windows of {windows.track}, "
+                f"{windows.track_length:.1f} m long: make stretches for that track"
             )
         begin, end = windows.stretch.T
         piece = self._piece(begin)
@@ -104,7 +104,9 @@ def held_out_stretches(windows: Windows, seed: int = 0, stretches: int = STRETCH
 def line_held_out(split: Split, windows: Windows, line: str = "race") -> Split:
     """Out of distribution: trains and validates on the other lines, tests on this one."""
     if line not in windows.line:
-        raise ValueError(f"no window is of the line {line!r}; the lines are {', '.join(np.unique(windows.line))}")
+        raise ValueError(
+            f"no window is of the line {line!r}; the lines are {', '.join(np.unique(windows.line))}"
+        )
     held_out = windows.line == line
     return Split(
         split.train[~held_out[split.train]],
@@ -115,4 +117,6 @@ def line_held_out(split: Split, windows: Windows, line: str = "race") -> Split:
 
 def _check_parts(smallest: int, what: str) -> None:
     if smallest == 0:
-        raise ValueError(f"{what}: too few windows for three parts; simulate for longer, or hold out fewer stretches")
+        raise ValueError(
+            f"{what}: too few windows for three parts; simulate for longer, or hold out fewer stretches"
+        )

@@ -62,11 +62,11 @@ def simulate(
     cars = [(controller, line, gain) for controller in controllers for line in lines for gain in gains]
     route = make_route([lines[line] for _, line, _ in cars])
     drivers = list(controllers.values())
-    states, index = _run(route, drivers, np.array([gain for _, _, gain in cars]), vehicle, round(duration / DT))
+    states, index = _run(
+        route, drivers, np.array([gain for _, _, gain in cars]), vehicle, round(duration / DT)
+    )
     near = (index // route.count) * track.length + route.centre_s[route.at(index.T).T]
-    return [
-        _trace(track, vehicle, *car, states[:, :, i], near[:, i]) for i, car in enumerate(cars)
-    ]
+    return [_trace(track, vehicle, *car, states[:, :, i], near[:, i]) for i, car in enumerate(cars)]
 
 
 def _run(
@@ -80,7 +80,12 @@ def _run(
     index = np.zeros(len(gains), dtype=np.int64)
     start = route.at(index)
     state = rolling_state(
-        route.x[start], route.y[start], route.heading[start], gains * route.speed[start], route.curvature[start], car
+        route.x[start],
+        route.y[start],
+        route.heading[start],
+        gains * route.speed[start],
+        route.curvature[start],
+        car,
     )
     servo, motor = PID(kp=1.0 / DT, limit=car.steering_rate_max), PID(kp=10.0, ki=1.0, limit=car.a_max)
     wishes = [state[2]] * DELAY
@@ -111,5 +116,12 @@ def _trace(
     end = int(np.argmax(outside)) if outside.any() else len(s)
     laps = float(s[end - 1] - s[0]) / track.length if end else 0.0
     return Trace(
-        controller, line, gain, states[:end].copy(), s[:end], left[:end], on_track=not outside.any(), laps=laps
+        controller,
+        line,
+        gain,
+        states[:end].copy(),
+        s[:end],
+        left[:end],
+        on_track=not outside.any(),
+        laps=laps,
     )

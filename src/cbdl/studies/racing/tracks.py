@@ -1,8 +1,8 @@
 """Tracks: the F1TENTH files of centre lines and race lines, and an embedded track that needs no file.
 
-A centre-line file has the columns x, y, width to the right, width to the left, separated by commas; a race-line file has
-s, x, y, heading, curvature, speed, acceleration, separated by semicolons. Lines that start with # are comments. The loop is
-closed, and its first point may or may not be repeated at the end.
+A centre-line file has the columns x, y, width to the right, width to the left, separated by commas; a race-line file
+has s, x, y, heading, curvature, speed, acceleration, separated by semicolons. Lines that start with # are comments.
+The loop is closed, and its first point may or may not be repeated at the end.
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from scipy.ndimage import uniform_filter1d
 
-from cbdl.studies.racing.curves import ClosedCurve, chords, closed_curve, crossing
-
-FloatArray = NDArray[np.float64]
+from cbdl.studies.racing.curves import ClosedCurve, FloatArray, chords, closed_curve, crossing, distances
 
 SPACING = 0.2
 """Metres between points of the smooth centre line."""
@@ -25,6 +23,8 @@ SMOOTHING = np.geomspace(0.25, 2.0, 25)
 MIN_POINTS = 10
 GAP = 5.0
 """A step this many times the median one is a gap."""
+MAX_STEP = 2.5
+"""Metres between points above which a file says too little of the track's bends."""
 
 CENTRE_COLUMNS = ("x_m", "y_m", "w_tr_right_m", "w_tr_left_m")
 RACE_COLUMNS = ("s_m", "x_m", "y_m", "psi_rad", "kappa_radpm", "vx_mps", "ax_mps2")
@@ -34,19 +34,20 @@ EMBEDDED_CORNERS = (
     (53, 27, 1.8), (53, 30.6, 1.8), (14, 32, 6), (6, 44, 7), (-17, 44, 2.2), (-24, 35, 3), (-4, 24, 2), (-10, 12, 5),
     (-24, 8, 3), (-21, 0, 4),
 )  # fmt: skip
-"""The embedded track: corners of its centre line (x, y) and their radii, in metres. From the origin: a straight, a double
-left, a chicane, a right-hander, a hairpin, a second straight, and two fast and three slow bends."""
+"""The embedded track: corners of its centre line (x, y) and their radii, in metres. From the origin: a straight, a
+double left, a chicane, a right-hander, a hairpin, a second straight, and two fast and three slow bends."""
 EMBEDDED_WIDTH = 1.1
 
 
 @dataclass(frozen=True)
 class Track:
-    """A closed track: its smooth centre line, and the free width (M,) to the left and right of each point of it."""
+    """A closed track: its smooth centre line, and what is beside each of the M points of it."""
 
     name: str
     centre: ClosedCurve
-    left: FloatArray
+    left: FloatArray  # (M,): metres to the edge
     right: FloatArray
+    places: tuple[str, ...]  # (M,): where the point comes from, for messages
 
     @property
     def length(self) -> float:
@@ -99,23 +100,29 @@ def load_track(path: str | Path) -> Track:
     file = _file(Path(path), "*_centerline.csv")
     table, lines = _read(file, CENTRE_COLUMNS, "centre-line", ",")
     name = file.stem.removesuffix("_centerline")
-    return make_track(name, table[:, :2], table[:, 2], table[:, 3], [f"{file}, line {n}" for n in lines])
+    places = [f"{file}, line {n}" for n in lines]
+    return make_track(name, table[:, :2], table[:, 2], table[:, 3], places, source=str(file))
 
 
 def load_race_line(path: str | Path) -> RaceLine:
     """A published race line from its file, or from the folder that holds `*_raceline.csv`."""
     file = _file(Path(path), "*_raceline.csv")
     table, lines = _read(file, RACE_COLUMNS, "race-line", ";")
-    _check_points(file.name, table[:, 1:3], [f"{file}, line {n}" for n in lines])
+    _check_points(str(file), table[:, 1:3], [f"{file}, line {n}" for n in lines])
     return RaceLine(file.stem.removesuffix("_raceline"), table[:, 0], table[:, 1:3], *table[:, 3:].T)
 
 
 def make_track(
-    name: str, points: FloatArray, right: FloatArray, left: FloatArray, places: Sequence[str] | None = None
+    name: str,
+    points: FloatArray,
+    right: FloatArray,
+    left: FloatArray,
+    places: Sequence[str] | None = None,
+    source: str | None = None,
 ) -> Track:
     """A track from points (N, 2) of its centre line with the widths (N,) beside them.
 
-    places: for messages, where each point comes from.
+    For messages: `places` says where each point comes from, `source` where all of them do.
     """
     points, right, left = (np.asarray(a, dtype=np.float64) for a in (points, right, left))
     if points.ndim != 2 or points.shape[1] != 2 or not right.shape == left.shape == (len(points),):
@@ -124,13 +131,18 @@ def make_track(
             "give points (N, 2) and widths (N,) on both sides"
         )
     places = places or [f"{name}, point {i}" for i in range(len(points))]
-    keep = _check_points(name, points, places)
+    keep = _check_points(source or name, points, places)
     for side, widths in (("right", right), ("left", left)):
-        _refuse(~(np.isfinite(widths) & (widths > 0.0)), places, f"the width to the {side} is not a positive number")
-    return _smooth(name, points[keep], right[keep], left[keep])
+        good = np.isfinite(widths) & (widths > 0.0)
+        _refuse(~good, places, f"the width to the {side} is not a positive number")
+    return _smooth(
+        name, points[keep], right[keep], left[keep], [places[int(i)] for i in np.flatnonzero(keep)]
+    )
 
 
-def _smooth(name: str, points: FloatArray, right: FloatArray, left: FloatArray) -> Track:
+def _smooth(
+    name: str, points: FloatArray, right: FloatArray, left: FloatArray, places: Sequence[str]
+) -> Track:
     # By distance, but not along the zigzag of noise: steps are averaged over the points around.
     knots = np.concatenate([[0.0], np.cumsum(uniform_filter1d(chords(points), 15, mode="wrap"))])
     length, N = knots[-1], len(points)
@@ -138,19 +150,20 @@ def _smooth(name: str, points: FloatArray, right: FloatArray, left: FloatArray) 
     M = max(64, int(np.ceil(length / SPACING)))
     smooth = _without_noise(file(np.linspace(0.0, length, N, endpoint=False)), length, M)
     centre = closed_curve(smooth, M)
-    distance = np.concatenate([[0.0], np.cumsum(chords(smooth))])
+    distance = distances(smooth)
     t = np.interp(centre.s * (distance[-1] / centre.length), distance, np.linspace(0.0, length, M + 1))
     # Where the smooth line has moved, the edges of the track have not.
     shift = np.einsum("md,md->m", centre.xy - file(t), centre.normals)
     right, left = (np.interp(t, knots, np.append(widths, widths[0])) for widths in (right, left))
-    return Track(name, centre, left=left - shift, right=right + shift)
+    here = tuple(places[i] for i in np.searchsorted(knots[:-1], t, side="right") - 1)
+    return Track(name, centre, left - shift, right + shift, here)
 
 
 def _without_noise(xy: FloatArray, length: float, count: int) -> FloatArray:
-    """Minimises the integral of |c - p|^2 + l^4 |c''|^2 for points p (N, 2) of equal spacing; the answer at `count` points.
+    """Minimises the integral of |c - p|^2 + l^4 |c''|^2 for points p (N, 2) of equal spacing; c at `count` points.
 
-    In waves along the curve this is a division. The length l is chosen by generalised cross-validation: small for a clean
-    file, larger for a noisy one.
+    In waves along the curve this is a division. The length l is chosen by generalised cross-validation: small for a
+    clean file, larger for a noisy one.
     """
     waves = np.fft.rfft(xy, axis=0)
     frequency = 2.0 * np.pi * np.arange(len(waves)) / length
@@ -162,23 +175,32 @@ def _without_noise(xy: FloatArray, length: float, count: int) -> FloatArray:
 
 
 def _check_points(name: str, points: FloatArray, places: Sequence[str]) -> NDArray[np.bool_]:
-    """Which points to keep (repeated ones go); raises on a loop that cannot be driven."""
-    _refuse(~np.isfinite(points).all(axis=1), places, "a coordinate is not a finite number")
+    """Which points to keep (a repeated one goes); raises on a loop that is not one. name: file or track."""
+    _refuse(
+        ~(np.isfinite(points[:, 0]) & np.isfinite(points[:, 1])),
+        places,
+        "a coordinate is not a finite number",
+    )
     keep = chords(points) > 1e-6
-    if keep.sum() < MIN_POINTS:
-        raise ValueError(
-            f"{places[0].rsplit(',', 1)[0] if places else name}: {keep.sum()} different points; a closed track needs at "
-            f"least {MIN_POINTS}, and for its curvature to be known about one per half metre"
-        )
     kept = points[keep]
+    here = [places[int(i)] for i in np.flatnonzero(keep)]
+    if len(kept) < MIN_POINTS:
+        raise ValueError(
+            f"{name}: {len(kept)} different points; a closed track needs at least {MIN_POINTS}, and about two per "
+            "metre for its bends to be known"
+        )
     steps = chords(kept)
-    here = [places[i] for i in np.flatnonzero(keep)]
-    widest = int(np.argmax(steps))
-    if steps[widest] > GAP * np.median(steps):
+    usual, widest = float(np.median(steps)), int(np.argmax(steps))
+    if steps[widest] > GAP * usual:
         where = "the last point and the first" if widest == len(kept) - 1 else "this point and the next"
         raise ValueError(
-            f"{here[widest]}: a gap of {steps[widest]:.2f} m between {where} (the usual step is {np.median(steps):.2f} m); "
-            "fill in the missing points; the loop must be closed and in driving order"
+            f"{here[widest]}: a gap of {steps[widest]:.2f} m between {where} (the usual step is {usual:.2f} m); fill "
+            "in the missing points; the loop must be closed and in driving order"
+        )
+    if usual > MAX_STEP:
+        raise ValueError(
+            f"{name}: its points are {usual:.1f} m apart, too far to know its bends (at most {MAX_STEP} m); add "
+            "points, or scale the track down to the car (1:10) if it is a real circuit in full size"
         )
     sides = crossing(kept)
     if sides is not None:
@@ -227,7 +249,7 @@ def _numbers(place: str, content: str, columns: Sequence[str], kind: str, separa
     cells = content.split(separator)
     if len(cells) != len(columns):
         other = ";" if separator == "," else ","
-        hint = f" (they are separated by {other!r}: is this another kind of file?)" if other in content else ""
+        hint = f" (this line has {other!r}: is it another kind of file?)" if other in content else ""
         raise ValueError(
             f"{place}: {len(cells)} columns{hint}; a {kind} file has {len(columns)}, separated by {separator!r}: "
             f"{', '.join(columns)}"
@@ -237,7 +259,8 @@ def _numbers(place: str, content: str, columns: Sequence[str], kind: str, separa
         try:
             values.append(float(cell))
         except ValueError:
-            raise ValueError(f"{place}: {name} is {cell.strip()!r}, not a number; mend or remove this line") from None
+            message = f"{place}: {name} is {cell.strip()!r}, not a number; mend or remove this line"
+            raise ValueError(message) from None
         if not np.isfinite(values[-1]):
             raise ValueError(f"{place}: {name} is {cell.strip()}; mend or remove this line")
     return values

@@ -43,7 +43,9 @@ class Vehicle:
             if not np.isfinite(value) or (value <= 0.0 and name != "v_min"):
                 raise ValueError(f"Vehicle({name}={value}): give a positive number")
         if not np.isfinite(self.v_min) or self.v_min > 0.0:
-            raise ValueError(f"Vehicle(v_min={self.v_min}): the lowest speed is at most 0 (negative: reverse)")
+            raise ValueError(
+                f"Vehicle(v_min={self.v_min}): the lowest speed is at most 0 (negative: reverse)"
+            )
 
     @property
     def wheelbase(self) -> float:
@@ -107,7 +109,9 @@ def _rolling(state: FloatArray, rate: FloatArray, acceleration: FloatArray, car:
     slip = np.arctan(share * tangent)
     slip_rate = share * rate * (1.0 + tangent**2) / (1.0 + (share * tangent) ** 2)
     bend = np.cos(slip) * tangent / car.wheelbase  # yaw rate over speed
-    bend_rate = (np.cos(slip) * (1.0 + tangent**2) * rate - np.sin(slip) * slip_rate * tangent) / car.wheelbase
+    bend_rate = (
+        np.cos(slip) * (1.0 + tangent**2) * rate - np.sin(slip) * slip_rate * tangent
+    ) / car.wheelbase
     return np.stack(
         [
             speed * np.cos(yaw + slip),

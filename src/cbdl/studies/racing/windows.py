@@ -6,7 +6,7 @@ A window is the paper's pair (O, F): `history` positions up to the present and t
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,9 @@ class Windows:
     future: FloatArray  # (W, horizon, 4)
     context: FloatArray  # (W, 1 + curvatures): metres to the left of the centre line, curvatures ahead
     pose: FloatArray  # (W, 3): x, y, heading on the map at present
-    stretch: FloatArray  # (W, 2): from where to where on the centre line, in metres, counting on from lap to lap
+    stretch: (
+        FloatArray  # (W, 2): from where to where on the centre line, in metres, counting on from lap to lap
+    )
     trace: IntArray  # (W,): which trace
     step: IntArray  # (W,): which step of the trace is the present
     controller: NDArray[np.str_]  # (W,)
@@ -44,7 +46,8 @@ class Windows:
 
     def __getitem__(self, rows: slice | IntArray | NDArray[np.bool_]) -> "Windows":
         """Some of the windows."""
-        return replace(self, **{name: v[rows] for name, v in vars(self).items() if isinstance(v, np.ndarray)})
+        arrays: dict[str, Any] = {k: v[rows] for k, v in vars(self).items() if isinstance(v, np.ndarray)}
+        return replace(self, **arrays)
 
 
 def cut_windows(
