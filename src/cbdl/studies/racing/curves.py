@@ -57,13 +57,26 @@ class ClosedCurve:
         gaps = self.xy[candidates % M] - points[:, None]
         nearest = np.argmin(np.einsum("tcd,tcd->tc", gaps, gaps), axis=1)
         index = np.take_along_axis(candidates, nearest[:, None], axis=1)[:, 0]
-        heading, curvature = self.heading[index % M], self.curvature[index % M]
-        dx, dy = (points - self.xy[index % M]).T
-        along = dx * np.cos(heading) + dy * np.sin(heading)
-        left = -dx * np.sin(heading) + dy * np.cos(heading)
-        # To second order: the foot point moves by less where the centre of the circle is near; at most to a neighbour.
-        along = np.clip(along / np.maximum(1.0 - curvature * left, 0.1), -self.spacing, self.spacing)
-        return index * self.spacing + along, left - 0.5 * curvature * along**2
+        return self._foot(points, index)
+
+    def _foot(self, points: FloatArray, index: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Newton's steps from the nearest points of the curve, in its Taylor series there."""
+        M = len(self.xy)
+        here, bend = index % M, self.curvature[index % M]
+        growth = (self.curvature[(index + 1) % M] - self.curvature[(index - 1) % M]) / (2.0 * self.spacing)
+        cos, sin = np.cos(self.heading[here]), np.sin(self.heading[here])
+        dx, dy = (points - self.xy[here]).T
+        ahead, left = dx * cos + dy * sin, dy * cos - dx * sin  # seen from the nearest point
+        along = np.zeros_like(ahead)
+        for _ in range(3):
+            turn = along * (bend + 0.5 * growth * along)
+            x = ahead - along * (1.0 - bend**2 * along**2 / 6.0)
+            y = left - along**2 * (0.5 * bend + growth * along / 6.0)
+            offset = y * np.cos(turn) - x * np.sin(turn)
+            slack = np.maximum(1.0 - (bend + growth * along) * offset, 0.1)
+            along = along + (x * np.cos(turn) + y * np.sin(turn)) / slack
+            along = np.minimum(np.maximum(along, -self.spacing), self.spacing)
+        return index * self.spacing + along, offset
 
 
 def closed_curve(points: FloatArray, count: int) -> ClosedCurve:

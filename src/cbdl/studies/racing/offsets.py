@@ -14,14 +14,14 @@ from cbdl.studies.racing.quadratic import CircularMatrix, gram, minimise_in_box
 from cbdl.studies.racing.tracks import Track
 from cbdl.studies.racing.vehicle import Vehicle
 
-MARGIN = 0.2
+MARGIN = 0.25
 """Metres between the car and the edge of the track: drivers do not keep to a line more closely than this."""
 FOLD = 0.7
 """The part of the way from the centre line to the centre of its bend that a line may use."""
 ROUNDING = 0.45
 """Metres: how far apart bends of a line must be to be followed rather than rounded."""
-EASING = 1.5
-"""Metres: how far around a bend that is too tight a line gives way."""
+EASING = 1.0
+"""Metres: how far around a bend that is too tight a line gives way at first."""
 SHORTNESS = 0.006
 """The price of a metre of the race line: curvature beyond a radius of about 13 m is not worth a detour."""
 FREE = 1e-6
@@ -32,6 +32,8 @@ STRIDE = 0.25
 """Metres: how far one step may move a line; farther, its curvature is not linear."""
 TOLERANCE = 1e-3
 """Metres: a step this small ends the search."""
+GAIN = 1e-6
+"""So does a step that lowers the value by no more than this part of it."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ def race_offsets(track: Track, vehicle: Vehicle) -> FloatArray:
     """Offsets (N,) of the line of least curvature."""
     lower, upper = bounds(track, vehicle)
     aim = np.clip(0.0, lower, upper)
-    return _fitted(_Shape(track.centre, aim, np.full(len(aim), FREE), SHORTNESS), aim, lower, upper)
+    return _fitted(Shape(track.centre, aim, np.full(len(aim), FREE), SHORTNESS), aim, lower, upper)
 
 
 def side_offsets(
@@ -110,26 +112,27 @@ def side_offsets(
     lower, upper = bounds(track, vehicle)
     centre = track.centre
     aim = np.clip(target, lower, upper)
-    n, weight = race, np.full(len(aim), ROUNDING**-4)
+    n, weight, easing = race, np.full(len(aim), ROUNDING**-4), EASING
     while True:
-        n = _fitted(_Shape(centre, aim, weight, 0.0), n, lower, upper)
+        n = _fitted(Shape(centre, aim, weight, 0.0), n, lower, upper)
         tight = np.abs(bends(centre, n).power(1.0)[0]) > curvature
         if not tight.any() or weight[tight].max() <= FREE:
             return n
-        # Around a bend that is too tight, the line cares less for its offset.
-        weight = np.maximum(weight * (1.0 - 0.8 * _nearness(centre, tight)), FREE)
+        # Around a bend that is too tight, the line cares less for its offset, and does so earlier each time.
+        weight = np.maximum(weight * (1.0 - 0.8 * _nearness(centre, tight, easing)), FREE)
+        easing *= 1.3
 
 
-def _nearness(centre: ClosedCurve, marked: NDArray[np.bool_]) -> FloatArray:
-    """exp(-(d / EASING)^2) of the distance d along the curve to the nearest marked point."""
+def _nearness(centre: ClosedCurve, marked: NDArray[np.bool_], reach: float) -> FloatArray:
+    """exp(-(d / reach)^2) of the distance d along the curve to the nearest marked point."""
     N = len(marked)
     steps = np.abs(np.arange(N)[:, None] - np.flatnonzero(marked))
     distance = np.minimum(steps, N - steps).min(axis=1) * centre.spacing
-    nearness: FloatArray = np.exp(-((distance / EASING) ** 2))
+    nearness: FloatArray = np.exp(-((distance / reach) ** 2))
     return nearness
 
 
-def _fitted(problem: "_Shape", n: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
+def _fitted(problem: "Shape", n: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
     """Gauss and Newton's steps in the box: none longer than STRIDE, each halved until the value falls."""
     value = problem.value(n)
     for _ in range(MAX_STEPS):
@@ -139,14 +142,15 @@ def _fitted(problem: "_Shape", n: FloatArray, lower: FloatArray, upper: FloatArr
             step = 0.5 * step
         if new > value:
             break
+        done = np.abs(step).max() < TOLERANCE or value - new < GAIN * value
         n, value = n + step, new
-        if np.abs(step).max() < TOLERANCE:
+        if done:
             break
     return n
 
 
 @dataclass(frozen=True)
-class _Shape:
+class Shape:
     """Half the integral of curvature^2 + weight (n - aim)^2 + shortness along the line."""
 
     centre: ClosedCurve

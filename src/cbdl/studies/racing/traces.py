@@ -58,6 +58,8 @@ def simulate(
         raise ValueError(f"gains={gains}: give positive numbers; 1 drives at the line's own speeds")
     lines = make_lines(track) if lines is None else lines
     controllers = CONTROLLERS if controllers is None else controllers
+    if not lines or not controllers:
+        raise ValueError(f"lines={list(lines)}, controllers={list(controllers)}: give at least one of each")
     vehicle = vehicle or Vehicle()
     cars = [(controller, line, gain) for controller in controllers for line in lines for gain in gains]
     route = make_route([lines[line] for _, line, _ in cars])

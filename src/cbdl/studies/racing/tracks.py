@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
-from scipy.ndimage import uniform_filter1d
 
 from cbdl.studies.racing.curves import ClosedCurve, FloatArray, chords, closed_curve, crossing, distances
 
@@ -31,7 +30,7 @@ RACE_COLUMNS = ("s_m", "x_m", "y_m", "psi_rad", "kappa_radpm", "vx_mps", "ax_mps
 
 EMBEDDED_CORNERS = (
     (66, 0, 5), (68, 13, 2), (49, 13, 3), (45, 17, 2), (38, 17, 2), (33, 11, 3), (23, 13, 4), (23, 27, 5),
-    (53, 27, 1.8), (53, 30.6, 1.8), (14, 32, 6), (6, 44, 7), (-17, 44, 2.2), (-24, 35, 3), (-4, 24, 2), (-10, 12, 5),
+    (53, 27, 1.8), (53, 30.7, 1.8), (14, 32, 6), (6, 44, 7), (-17, 44, 2.2), (-24, 35, 3), (-4, 24, 2), (-10, 12, 5),
     (-24, 8, 3), (-21, 0, 4),
 )  # fmt: skip
 """The embedded track: corners of its centre line (x, y) and their radii, in metres. From the origin: a straight, a
@@ -75,7 +74,10 @@ def embedded_track() -> Track:
 
 
 def _rounded(corners: FloatArray, step: float) -> FloatArray:
-    """Points about `step` apart on a closed polygon whose corners (x, y, radius) are rounded by arcs."""
+    """Points about `step` apart on a closed polygon whose corners (x, y, radius) are rounded by arcs.
+
+    The first point is the one nearest to the origin.
+    """
     xy, radius = corners[:, :2], corners[:, 2]
     into = xy - np.roll(xy, 1, axis=0)
     into /= np.hypot(into[:, 0], into[:, 1])[:, None]
@@ -85,14 +87,15 @@ def _rounded(corners: FloatArray, step: float) -> FloatArray:
     begin, end = xy - cut * into, xy + cut * out
     pieces = []
     for i in range(len(xy)):
-        share = np.arange(0.0, 1.0, step / (radius[i] * abs(turn[i])))[:, None]
         side = np.sign(turn[i]) * radius[i] * np.array([-into[i, 1], into[i, 0]])
-        angle = abs(turn[i]) * share
+        angle = abs(turn[i]) * np.linspace(0.0, 1.0, 200, endpoint=False)[:, None]
         pieces.append(begin[i] + side - np.cos(angle) * side + np.sin(angle) * radius[i] * into[i])
-        straight = begin[(i + 1) % len(xy)] - end[i]
-        pieces.append(end[i] + np.arange(0.0, 1.0, step / np.hypot(*straight))[:, None] * straight)
+        pieces.append(np.linspace(end[i], begin[(i + 1) % len(xy)], 2000, endpoint=False))
     points = np.vstack(pieces)
-    return np.roll(points, -int(np.argmin((points**2).sum(axis=1))), axis=0)
+    points = np.roll(points, -int(np.argmin((points**2).sum(axis=1))), axis=0)
+    along, closed = distances(points), np.vstack([points, points[:1]])
+    even = along[-1] * np.arange(round(along[-1] / step)) / round(along[-1] / step)
+    return np.stack([np.interp(even, along, closed[:, i]) for i in range(2)], axis=1)
 
 
 def load_track(path: str | Path) -> Track:
@@ -143,8 +146,7 @@ def make_track(
 def _smooth(
     name: str, points: FloatArray, right: FloatArray, left: FloatArray, places: Sequence[str]
 ) -> Track:
-    # By distance, but not along the zigzag of noise: steps are averaged over the points around.
-    knots = np.concatenate([[0.0], np.cumsum(uniform_filter1d(chords(points), 15, mode="wrap"))])
+    knots = np.concatenate([[0.0], np.cumsum(_steps(points))])
     length, N = knots[-1], len(points)
     file = CubicSpline(knots, np.vstack([points, points[:1]]), bc_type="periodic")
     M = max(64, int(np.ceil(length / SPACING)))
@@ -157,6 +159,17 @@ def _smooth(
     right, left = (np.interp(t, knots, np.append(widths, widths[0])) for widths in (right, left))
     here = tuple(places[i] for i in np.searchsorted(knots[:-1], t, side="right") - 1)
     return Track(name, centre, left - shift, right + shift, here)
+
+
+def _steps(points: FloatArray) -> FloatArray:
+    """Distances (N,) from point to point along the track, not along the zigzag of noise.
+
+    Each side counts as far as it goes in the direction of itself with its neighbours, which on a circle is its own.
+    """
+    side = np.roll(points, -1, axis=0) - points
+    course = np.roll(points, -2, axis=0) - np.roll(points, 1, axis=0)
+    along = np.einsum("nd,nd->n", side, course) / np.maximum(np.hypot(course[:, 0], course[:, 1]), 1e-9)
+    return np.maximum(along, 0.2 * np.hypot(side[:, 0], side[:, 1]))
 
 
 def _without_noise(xy: FloatArray, length: float, count: int) -> FloatArray:

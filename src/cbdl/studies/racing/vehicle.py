@@ -133,16 +133,26 @@ def step(state: FloatArray, control: FloatArray, car: Vehicle, dt: float = 0.01)
     fourth = derivatives(state + dt * third, control, car)
     new: FloatArray = state + (dt / 6.0) * (first + 2.0 * (second + third) + fourth)
     # Limits are seen at the stages only: a step may end a little outside.
-    np.clip(new[2], -car.steering_max, car.steering_max, out=new[2])
-    np.clip(new[3], car.v_min, car.v_max, out=new[3])
+    new[2] = np.minimum(np.maximum(new[2], -car.steering_max), car.steering_max)
+    new[3] = np.minimum(np.maximum(new[3], car.v_min), car.v_max)
+    rolls = new[3] < ROLLING
+    if rolls.any():
+        # A car that has just slowed down brings slip that rolling wheels do not have.
+        new[5:] = np.where(rolls, _rolling_turn(new[2], new[3], car), new[5:])
     return new
 
 
+def _rolling_turn(angle: FloatArray, speed: FloatArray, car: Vehicle) -> FloatArray:
+    """Yaw rate and slip angle (2, ...) of wheels that roll without slip."""
+    tangent = np.tan(angle)
+    slip = np.arctan(car.lr / car.wheelbase * tangent)
+    return np.stack([speed * np.cos(slip) * tangent / car.wheelbase, slip])
+
+
 def rolling_state(
-    x: FloatArray, y: FloatArray, yaw: FloatArray, speed: FloatArray, curvature: FloatArray, car: Vehicle
+    x: FloatArray, y: FloatArray, course: FloatArray, speed: FloatArray, curvature: FloatArray, car: Vehicle
 ) -> FloatArray:
-    """States of cars that stand or roll on curves of the given curvature, without slip."""
+    """States of cars whose rear axles roll on curves of the given curvature."""
     angle = np.clip(np.arctan(car.wheelbase * curvature), -car.steering_max, car.steering_max)
-    slip = np.arctan(car.lr / car.wheelbase * np.tan(angle))
-    rate = speed * np.cos(slip) * np.tan(angle) / car.wheelbase
-    return np.stack([x, y, angle, speed, yaw - slip, rate, slip])
+    yaw_rate, slip = _rolling_turn(angle, speed, car)
+    return np.stack([x, y, angle, speed, course - slip, yaw_rate, slip])
