@@ -65,7 +65,7 @@ def _hdr(mix: Mixtures, alpha: float) -> tuple[Tensor, Crossings]:
         # After a step this small the next one is below rounding; the ends move along their tangents.
         near = ~bad & (newton.abs() * slope.clamp_min(1).square() <= 1e-7)
         # Where the mass hangs on the last bit of the level (a plateau), end on the side that covers enough.
-        short = still & (excess > 1e-13)
+        short = still & (excess > 2e-13 * min(alpha, 1 - alpha))
         level[rows] = torch.where(short, u - rounding, torch.where(still, u, torch.where(bad, halved, move)))
         final = (still & ~short) | (near & ~still)
         done.append(_kept(ends, final, rows, torch.where(still, 0.0, newton)))
