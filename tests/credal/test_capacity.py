@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 from scipy.spatial import HalfspaceIntersection
 
-from cbdl.credal.capacity import core, set_functions
-from cbdl.credal.capacity.measure import Capacity, generalised_bayes, upper_posterior, upper_posterior_bound
+from cbdl.credal.capacity import (
+    Capacity,
+    core,
+    exact,
+    generalised_bayes,
+    set_functions,
+    upper_posterior,
+    upper_posterior_bound,
+)
 
 # Pairs (0, 1) and (2, 3) of unknown weight, fair inside: the envelope of two measures that is not convex.
 TWO_PAIRS = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5]])
@@ -43,7 +50,7 @@ def intervals(seed: int, n: int) -> Capacity:
 def distorted(seed: int, n: int) -> Capacity:
     """1 - (1 - P(A))^g: a concave upper probability that is no belief function's plausibility in general."""
     rng = np.random.default_rng(seed)
-    p = core.indicators(n) @ rng.dirichlet(np.ones(n))
+    p = exact.indicators(n) @ rng.dirichlet(np.ones(n))
     return Capacity.of(1 - (1 - p.clip(0, 1)) ** rng.uniform(1, 4), upper=True)
 
 
@@ -63,7 +70,7 @@ def as_set(points: np.ndarray) -> set[tuple[float, ...]]:
 def basic_solutions(lower: np.ndarray) -> np.ndarray:
     """The extreme points of the core as in a textbook: all ways to make n - 1 inequalities tight."""
     n = lower.size.bit_length() - 1
-    rows = core.indicators(n)[1:-1]
+    rows = exact.indicators(n)[1:-1]
     rows, level = np.vstack([rows, np.eye(n)]), np.append(lower[1:-1], np.zeros(n))
     found = []
     for chosen in itertools.combinations(range(len(rows)), n - 1):
@@ -134,7 +141,6 @@ def test_hierarchy_of_capacities() -> None:
     envelope = Capacity.lower_envelope(TWO_PAIRS)
     assert not envelope.is_convex()
     assert envelope.is_monotone()
-    assert not Capacity.of([0, 0.6, 0.2, 0.3, 0.1, 0.7, 0.4, 1]).is_monotone()
 
 
 def test_two_measures_on_three_outcomes_have_a_convex_envelope() -> None:
@@ -187,7 +193,7 @@ def test_choquet_is_the_extreme_expectation_of_the_core_if_convex_and_a_bound_ot
     for v in (belief(seed, n), intervals(seed, n), Capacity.lower_envelope(extremes(seed, 3, n))):
         vertices = v.core_extremes()
         low, high = (vertices @ f).min(), (vertices @ f).max()
-        rows = core.indicators(n)[1:-1]
+        rows = exact.indicators(n)[1:-1]
         found = linprog(f, A_ub=-rows, b_ub=-v.values[1:-1], A_eq=np.ones((1, n)), b_eq=[1])
         assert low == pytest.approx(found.fun, abs=1e-8)
         assert v.lower_expectation(f) == pytest.approx(low, abs=1e-8)
@@ -223,7 +229,7 @@ def test_core_extremes_of_five_outcomes_equal_qhull() -> None:
     P = extremes(7, 6, 5)
     v = Capacity.lower_envelope(P)
     assert not v.is_convex()
-    rows, centre = core.indicators(5)[1:-1], P.mean(0)
+    rows, centre = exact.indicators(5)[1:-1], P.mean(0)
     # Eliminate the last outcome: p(A) >= v(A) becomes an inequality in the first four.
     a = rows[:, :4] - rows[:, 4:]
     halfspaces = np.column_stack([-a, v.values[1:-1] - rows[:, 4]])
@@ -402,19 +408,24 @@ def test_the_update_of_all_events_equals_the_bound_event_by_event() -> None:
             np.testing.assert_allclose(posterior(event), upper_posterior_bound(prior, L, event), atol=1e-8)
 
 
-def test_programmes_and_extreme_points_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programmes_choquet_integrals_and_extreme_points_agree() -> None:
     L = np.random.default_rng(1).random((2, 4))
     L[0, 1] = 0
     for prior in (
         Capacity.upper_envelope(TWO_PAIRS),
         Capacity.upper_envelope(extremes(1, 3, 4)),
         intervals(1, 4),
+        belief(1, 4),
     ):
+        points = prior.core_extremes()
+        programme = exact.Core(*(t.numpy() for t in prior.tables))
         for event in events(4):
-            by_points = upper_posterior(prior, L, event)
-            monkeypatch.setattr("cbdl.credal.capacity.measure.FEW_OUTCOMES", 0)
-            assert upper_posterior(prior, L, event) == pytest.approx(float(by_points), abs=1e-7)
-            monkeypatch.undo()
+            keep = np.isin(np.arange(4), event)
+            above, below = points @ (L * keep).T, points @ L.T
+            expected = np.divide(above, below, out=np.zeros_like(above), where=below > 0).max()
+            assert upper_posterior(prior, L, event) == pytest.approx(expected, abs=1e-12)
+            each = [programme.maximum_ratio((row * keep).tolist(), row.tolist()) or 0.0 for row in L]
+            assert max(each) == pytest.approx(expected, abs=1e-12)
 
 
 def test_likelihoods_that_vanish() -> None:
@@ -446,12 +457,28 @@ def test_answers_are_the_users_kind_of_array() -> None:
     ("build", "message"),
     [
         (lambda: Capacity.of([0, 0.5, 1]), r"values has shape \(3,\); the last length must be 2\^n"),
-        (lambda: Capacity.of([0.1, 0.5, 0.5, 1]), r"values\[\] begins with 0.1 and ends with 1"),
+        (lambda: Capacity.of([0.1, 0.5, 0.5, 1]), r"values begins with 0.1 and ends with 1"),
         (
             lambda: Capacity.of([[0, 0.5, 0.5, 1], [0, 0.5, 0.5, 2]]),
             r"values\[1\] begins with 0 and ends with 2",
         ),
         (lambda: Capacity.of([0, np.nan, 0.5, 1]), r"values\[1\] is nan"),
+        (
+            lambda: Capacity.of([[0, 0.1, 0.2, 1], [0, -0.4, 0.2, 1]]),
+            r"values\[1\] gives the outcomes \[0\] -0.4, less than their part \[\], which has 0; .* raise",
+        ),
+        (
+            lambda: Capacity.of([0, 0.6, 0.2, 0.3, 0.1, 0.7, 0.4, 1]),
+            r"values gives the outcomes \[0, 1\] 0.3, less than their part \[0\], which has 0.6",
+        ),
+        (
+            lambda: Capacity.of([0, 0.6, 0.2, 1.2, 0.1, 0.7, 0.4, 1], upper=True),
+            r"values gives the outcomes \[0, 1, 2\] 1, less than their part \[0, 1\], which has 1.2; .* lower",
+        ),
+        (
+            lambda: Capacity.from_moebius([0, 1.2, 0.6, -0.8]),
+            r"masses gives the outcomes \[0, 1\] 1, less than their part \[0\], which has 1.2",
+        ),
         (lambda: Capacity.lower_envelope(np.full((1, 17), 1 / 17)), "17 outcomes, above 16; merge some"),
         (lambda: Capacity.lower_envelope([0.5, 0.5]), r"probs has shape \(2,\)"),
         (lambda: Capacity.lower_envelope([[0.5, 0.6]]), r"probs\[0\] sums to 1.1"),

@@ -1,40 +1,25 @@
-"""The core of a lower probability on a finite space (paper: appendix "A further IP concept: the core").
+"""The extreme points of a core on a finite space (paper: appendix "A further IP concept: the core").
 
     core(v) = {p in the simplex : p(A) >= v(A) for all events A}
 
-Its extreme points, and linear and linear-fractional programmes over it. Set functions are vectors of length 2^n:
-bit i of the index says whether outcome i is in the event.
+Set functions are vectors of length 2^n: bit i of the index says whether outcome i is in the event. Programmes over
+a core need no extreme points: `exact`.
 """
 
 from __future__ import annotations
 
 import itertools
-from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linprog
 from scipy.spatial import cKDTree
 
-Float = npt.NDArray[np.float64]
+from cbdl.credal.capacity.exact import EmptyCore, Float, indicators
+
 Bool = npt.NDArray[np.bool_]
 
 TOLERANCE = 1e-9
 """Points of the core closer than this are the same point; constraints missed by less are met."""
-
-
-class EmptyCore(ValueError):
-    """No probability dominates the lower probability."""
-
-
-@lru_cache(maxsize=16)
-def indicators(n: int) -> Float:
-    """(2^n, n): the indicator vectors of all events."""
-    return (np.arange(1 << n)[:, None] >> np.arange(n) & 1).astype(np.float64)
-
-
-# --- extreme points ---------------------------------------------------------------------------------------
 
 
 def marginal_vectors(v: Float) -> Float:
@@ -99,40 +84,3 @@ def _distinct(points: Float) -> Float:
     keep[close.max(1)] = False
     kept: Float = points[keep]
     return kept
-
-
-# --- programmes -------------------------------------------------------------------------------------------
-
-
-def maximum(v: Float, f: Float) -> float:
-    """max f . p over the core of `v`."""
-    n = f.size
-    events = indicators(n)[1:-1]
-    top = np.abs(f).max() or 1.0  # the solver's tolerances are absolute
-    equality = np.ones((1, n))
-    return float(-_solve(-f / top, -events, -v[1:-1], equality, np.ones(1)) * top)
-
-
-def maximum_ratio(v: Float, above: Float, below: Float) -> float | None:
-    """max (above . p) / (below . p) over the core of `v` where the denominator is positive; None if nowhere.
-
-    Charnes and Cooper: with y = p / (below . p) it is the linear programme max above . y, below . y = 1,
-    y(A) >= v(A) sum(y), y >= 0.
-    """
-    n = below.size
-    top = below.max()
-    if top <= 0 or maximum(v, below / top) <= TOLERANCE:
-        return None
-    events = indicators(n)[1:-1]
-    rows = v[1:-1, None] - events
-    found = _solve(-above / top, rows, np.zeros(len(rows)), (below / top)[None], np.ones(1))
-    return float(-found)
-
-
-def _solve(cost: Float, rows: Float, limit: Float, equality: Float, equals: Float) -> float:
-    found: Any = linprog(cost, rows if len(rows) else None, limit if len(rows) else None, equality, equals)
-    if found.status == 2:
-        raise EmptyCore
-    if found.status != 0:
-        raise ArithmeticError(f"HiGHS could not solve a programme over the core: {found.message}")
-    return float(found.fun)

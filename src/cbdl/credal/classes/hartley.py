@@ -42,7 +42,9 @@ def generalized_hartley(P: Tensor) -> Tensor:
             "or use maximal_imprecision() or uncertainty(), which have no such limit"
         )
     weight = _event_coefficients(J).to(P.device)
-    (value,) = in_chunks(lambda p: (lower_envelope(p) @ weight,), P, per_set=40 << J, memory=CACHE)
+    (value,) = in_chunks(
+        lambda p: (_folded(lower_envelope(p).mul_(weight)),), P, per_set=40 << J, memory=CACHE
+    )
     # GH >= 0 holds exactly (it decreases in the lower probability, and is 0 for any one distribution).
     return value.clamp(0, math.log(J))
 
@@ -66,6 +68,14 @@ def lower_envelope(P: Tensor) -> Tensor:
     return out
 
 
+def upper_envelope(P: Tensor) -> Tensor:
+    """(b, 2^J): max_j P_j(A) of all events of `P` (b, m, J)."""
+    out = event_probabilities(P[:, 0])
+    for p in P.unbind(1)[1:]:
+        torch.maximum(out, event_probabilities(p), out=out)
+    return out
+
+
 def event_probabilities(p: Tensor) -> Tensor:
     """(b, 2^J): P(A) of all events of `p` (b, J), one addition each: P(A + {i}) = P(A) + p_i."""
     b, J = p.shape
@@ -74,6 +84,18 @@ def event_probabilities(p: Tensor) -> Tensor:
         half = 1 << i
         torch.add(out[:, :half], p[:, i : i + 1], out=out[:, half : 2 * half])
     return out
+
+
+def _folded(x: Tensor) -> Tensor:
+    """(b,): the sums of x (b, 2^J), one half added to the other until one number is left; x is used up.
+
+    Additions of single numbers in one order: the sum of a row has the same bits in every batch, on every processor
+    and for every number of threads. It also has only J roundings after one another.
+    """
+    while x.shape[-1] > 1:
+        left, right = x.chunk(2, -1)
+        x = left.add_(right)
+    return x[:, 0]
 
 
 @lru_cache(maxsize=4)

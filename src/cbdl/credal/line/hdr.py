@@ -81,7 +81,8 @@ def _hdr(mix: Mixtures, log_alpha: Tensor, slack: float) -> tuple[Tensor, Crossi
         # After a step this small the next one is a few roundings; the ends move along their tangents.
         near = ~bad & (newton.abs() * slope.clamp_min(1).square() <= (0.0 if slack else 1e-7))
         # Where the mass hangs on the last bit of the level (a plateau), end on the side that covers enough.
-        short = still & (miss * alpha[rows] > 1e-13)
+        share = alpha[rows]
+        short = still & (miss * share > 2e-13 * torch.minimum(share, 1 - share))
         level[rows] = torch.where(short, u - rounding, torch.where(still, u, torch.where(bad, halved, move)))
         final = (still & ~short) | (near & ~still)
         done.append(_kept(ends, final, rows, torch.where(still, 0.0, newton)))

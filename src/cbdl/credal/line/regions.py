@@ -8,7 +8,8 @@ Three regions R with lower probability min_j P_j(R) >= 1 - alpha:
 
 The paper expects "lower-density" to be tighter than "union". It need not be: for two Normals of scale 1 at -5
 and 5 the union is two short intervals, while min_j p_j is largest between them, so that the lower-density
-region is one long interval that fills the hole. "minimal" is never longer than either.
+region is one long interval that fills the hole. "minimal" is never longer than either: its gap proves it, and where
+the gap is too large for that (1 - alpha of 1e-11 and such) the shortest of the three is taken.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from torch import Tensor
 from cbdl.credal._batch import MEMORY
 from cbdl.credal._border import Array, ArrayLike, Border, float64
 from cbdl.credal.answers import Region
+from cbdl.credal.line.ends import ends_of, excess
 from cbdl.credal.line.hdr import hdr_at
 from cbdl.credal.line.intervals import Intervals, covered, padded, union
 from cbdl.credal.line.levels import Crossings, crossings, evaluate, make_grid, profile
@@ -36,6 +38,8 @@ METHODS = ("union", "lower-density", "minimal")
 
 SLACK = 32.0
 """Units of rounding by which the region of a level is wider: log p and log P(outside) are good to a few of them."""
+PROVED = 1e-10
+"""A minimal region with a gap of no more than so much of its measure is not compared with the others."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,8 @@ class LineRegion(Region):
     upper_probability: (...,) max over the credal set of P(region)
     level:             (..., m) "union": the log density that bounds each extreme's region;
                        (..., 1) "lower-density": that of the lower density; (..., m) "minimal": log lambda
-    gap:               (...,) how much longer than the shortest region it can be ("minimal"); nan otherwise
+    gap:               (...,) how much longer than the shortest region it can be ("minimal"): a proof, by duality,
+                       with lambda for witness; nan otherwise
 
     All but `intervals` are computed before the ends are rounded to float64, so they hold also for a scale of
     1e-8 at a location of 1e6.
@@ -113,7 +118,39 @@ def line_region(sets: Extremes, alpha: float, method: str) -> tuple[Intervals, T
         return union_region(sets, sets.loc.new_full((len(sets),), math.log(alpha)))
     if method == "lower-density":
         return _lower_density_region(sets, alpha)
-    return minimal_region(sets, alpha)
+    return _shortest(sets, alpha, minimal_region(sets, alpha))
+
+
+def _shortest(
+    sets: Extremes, alpha: float, answer: tuple[Intervals, Tensor, Tensor]
+) -> tuple[Intervals, Tensor, Tensor]:
+    """The minimal region, or a shorter one of the other two where its gap leaves room for one."""
+    found, level, gap = answer
+    rows = (~(gap <= PROVED * found.measure)).nonzero()[:, 0]
+    if len(rows) == 0:
+        return answer
+    part = sets[rows]
+    own = Intervals(found.high[rows], found.low[rows])
+    log_alpha = part.loc.new_full((len(part),), math.log(alpha))
+    rivals = [own, union_region(part, log_alpha)[0], _lower_density_region(part, alpha)[0]]
+    covers = torch.stack([_covers(part, region, alpha) for region in rivals])
+    length = torch.where(covers, torch.stack([region.measure for region in rivals]), math.inf)
+    best = length.argmin(0)
+    stays = torch.ones(len(sets), dtype=torch.bool, device=rows.device)
+    stays[rows] = False
+    rest = stays.nonzero()[:, 0]
+    parts = [(rest, Intervals(found.high[rest], found.low[rest]))] + [
+        (rows[best == k], Intervals(region.high[best == k], region.low[best == k]))
+        for k, region in enumerate(rivals)
+    ]
+    gap = gap.clone()
+    gap[rows] = (gap[rows] - (own.measure - length.gather(0, best[None])[0])).clamp_min(0)
+    return gathered(parts, len(sets)), level, gap
+
+
+def _covers(sets: Extremes, region: Intervals, alpha: float) -> Tensor:
+    """(B,): whether every extreme gives the region 1 - alpha, up to rounding."""
+    return excess(sets, ends_of(region), alpha).amin(-1) >= -1e-12 * min(alpha, 1 - alpha)
 
 
 def finished(
@@ -219,10 +256,11 @@ def _lower_density_group(sets: Extremes, alpha: float) -> tuple[Tensor, Interval
         return covered(inside(ends, len(rows), m), m)
 
     def margin(rows: Tensor, u: Tensor) -> Tensor:
-        return region_probabilities(sets[rows], region(rows, u)).amin(-1) - (1 - alpha)
+        # Relative to what may be missed or must be met: `last_nonnegative` stops at a few roundings of 1.
+        return excess(sets[rows], ends_of(region(rows, u)), alpha).amin(-1) / min(alpha, 1 - alpha)
 
     rows = torch.arange(len(sets), device=device)
     top = shape.top.view(-1, m).amin(-1)
     low, at_low = descend(margin, top, 1.0, rows)
-    level = last_nonnegative(margin, low, top, at_low, torch.full_like(top, alpha - 1), rows)
+    level = last_nonnegative(margin, low, top, at_low, margin(rows, top), rows)
     return level, region(rows, level)
