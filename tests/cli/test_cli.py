@@ -283,7 +283,9 @@ def test_predict_reads_a_file_in_bounded_memory(place, tmp_path):
         assert (ran.returncode, out) == (0, f"{tmp_path / 'p.csv'}: {rows} rows\n"), err
         used.append(int(err.split()[-2]) / 1024)
         path.unlink()
-    assert used[1] < used[0] + 20  # MB; the larger file has 30 MB more, and an allocator keeps a few of its own
+    assert (
+        used[1] < used[0] + 20
+    )  # MB; the larger file has 30 MB more, and an allocator keeps a few of its own
     with open(tmp_path / "p.csv") as file:
         assert sum(1 for _ in file) == 20_001
 
