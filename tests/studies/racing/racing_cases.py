@@ -35,20 +35,6 @@ def circle_track(radius, width=1.1, clockwise=False):
 def wavy_points(seed=0, length=60.0):
     """A smooth random loop, a few corners long."""
     rng = np.random.default_rng(seed)
-    count = count or int(2.0 * np.pi * radius / 0.4)
-    angle = 2.0 * np.pi * np.arange(count) / count
-    points = radius * np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    return points * [1.0, -1.0] if clockwise else points
-
-
-def circle_track(radius, width=1.1, clockwise=False):
-    points = circle(radius, clockwise=clockwise)
-    return make_track("circle", points, np.full(len(points), width), np.full(len(points), width))
-
-
-def wavy_points(seed=0, length=60.0):
-    """A smooth random loop, a few corners long."""
-    rng = np.random.default_rng(seed)
     angle = 2.0 * np.pi * np.arange(600) / 600
     radius = 1.0 + sum(rng.normal() * 0.12 * np.cos(k * angle + rng.uniform(0.0, 6.0)) for k in (2, 3, 4, 5))
     loop = radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)

@@ -169,7 +169,8 @@ def _steps(points: FloatArray) -> FloatArray:
     side = np.roll(points, -1, axis=0) - points
     course = np.roll(points, -2, axis=0) - np.roll(points, 1, axis=0)
     along = np.einsum("nd,nd->n", side, course) / np.maximum(np.hypot(course[:, 0], course[:, 1]), 1e-9)
-    return np.maximum(along, 0.2 * np.hypot(side[:, 0], side[:, 1]))
+    steps: FloatArray = np.maximum(along, 0.2 * np.hypot(side[:, 0], side[:, 1]))
+    return steps
 
 
 def _without_noise(xy: FloatArray, length: float, count: int) -> FloatArray:
