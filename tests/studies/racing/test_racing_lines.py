@@ -101,6 +101,17 @@ def test_lines_are_drivable_in_hairpins(radius, mirror):
         assert np.abs(left).max() < 1.1 - 0.5 * CAR.width
 
 
+@pytest.mark.parametrize("mirror", [1.0, -1.0])
+def test_bounds_end_before_normals_meet_and_leave_room_at_the_edges(mirror):
+    points = stadium_points(radius=0.8) * [1.0, mirror]
+    track = make_track("hairpins", points, np.full(len(points), 1.1), np.full(len(points), 1.0))
+    lower, upper = bounds(track, CAR)
+    for n in (lower, upper):
+        assert (1.0 - track.centre.curvature * n).min() >= 0.3 - 1e-12
+    assert (upper <= track.left - 0.5 * CAR.width - MARGIN + 1e-12).all()
+    assert (lower >= 0.5 * CAR.width + MARGIN - track.right - 1e-12).all()
+
+
 def test_the_race_line_is_the_fastest_and_all_stay_on_the_track(embedded):
     track, lines = embedded
     assert tuple(lines) == LINES

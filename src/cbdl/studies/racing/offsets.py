@@ -14,7 +14,7 @@ from cbdl.studies.racing.quadratic import CircularMatrix, gram, minimise_in_box
 from cbdl.studies.racing.tracks import Track
 from cbdl.studies.racing.vehicle import Vehicle
 
-MARGIN = 0.25
+MARGIN = 0.2
 """Metres between the car and the edge of the track: drivers do not keep to a line more closely than this."""
 FOLD = 0.7
 """The part of the way from the centre line to the centre of its bend that a line may use."""

@@ -13,9 +13,13 @@ SERVO = 0.75
 
 @dataclass(frozen=True)
 class Pace:
-    """How hard the speeds push: the part of the friction that is used, and the highest speed."""
+    """How hard the speeds push: the parts of the friction that are used, and the highest speed.
 
-    grip: float = 0.75
+    Less for braking than for cornering: hard braking takes so much load off the rear axle that the car oversteers.
+    """
+
+    cornering: float = 0.85
+    braking: float = 0.4  # and accelerating
     top_speed: float = 8.0
 
     def __post_init__(self) -> None:
@@ -25,32 +29,32 @@ class Pace:
 
 
 def speeds(curve: ClosedCurve, vehicle: Vehicle, pace: Pace) -> FloatArray:
-    """The fastest speeds (M,) with (v^2 kappa)^2 + a^2 <= (grip mu g)^2, the motor's power and the servo's rate."""
-    force = pace.grip * vehicle.mu * GRAVITY
-    bend = np.abs(curve.curvature)
+    """The fastest speeds v (M,) with accelerations a in the ellipse of friction, within power and steering rate.
+
+    (v^2 kappa / (cornering mu g))^2 + (a / (braking mu g))^2 <= 1
+    """
+    friction = vehicle.mu * GRAVITY
+    bend = np.abs(curve.curvature) / (pace.cornering * friction)  # its part of the ellipse, per v^2
     slope = np.abs(np.roll(curve.curvature, -1) - np.roll(curve.curvature, 1)) / (2.0 * curve.spacing)
     steering = vehicle.steering_rate_max * SERVO / vehicle.wheelbase  # limit of v dkappa/ds
-    limit = np.minimum(np.sqrt(force / np.maximum(bend, 1e-9)), steering / np.maximum(slope, 1e-9))
+    limit = np.minimum(1.0 / np.sqrt(np.maximum(bend, 1e-9)), steering / np.maximum(slope, 1e-9))
     v = np.minimum(limit, min(pace.top_speed, vehicle.v_max))
     # Each pass carries limits onwards; twice around the loop, so that its start has no say.
-    v = _pass(v, bend, curve.spacing, force, vehicle.a_max, vehicle.v_switch)
+    a_max = min(pace.braking * friction, vehicle.a_max)
+    v = _pass(v, bend, curve.spacing, a_max, vehicle.a_max * vehicle.v_switch)
     # Brakes have no power limit.
-    return _pass(v[::-1], bend[::-1], curve.spacing, force, vehicle.a_max, np.inf)[::-1].copy()
+    return _pass(v[::-1], bend[::-1], curve.spacing, a_max, np.inf)[::-1].copy()
 
 
-def _pass(
-    v: FloatArray, bend: FloatArray, h: float, force: float, a_max: float, v_switch: float
-) -> FloatArray:
-    """Lowers speeds (M,) until each can be reached from the one before."""
-    v2, kappa = (v**2).tolist(), bend.tolist()
+def _pass(v: FloatArray, bend: FloatArray, h: float, a_max: float, power: float) -> FloatArray:
+    """Lowers speeds (M,) until each can be reached from the one before; power is that of the motor, over mass."""
+    v2, bends = (v**2).tolist(), bend.tolist()
     M = len(v2)
     now = v2[-1]
     for i in range(2 * M):
         here, before = i % M, (i - 1) % M
-        lateral = now * kappa[before]
-        a = min(max(force * force - lateral * lateral, 0.0) ** 0.5, a_max)
-        if now > v_switch * v_switch:
-            a = min(a, a_max * v_switch / now**0.5)
+        lateral = now * bends[before]
+        a = min(a_max * max(1.0 - lateral * lateral, 0.0) ** 0.5, power / now**0.5)
         now = min(v2[here], now + 2.0 * a * h)
         v2[here] = now
     speed: FloatArray = np.sqrt(np.array(v2))

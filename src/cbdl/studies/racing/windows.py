@@ -131,5 +131,5 @@ def _check(traces: Sequence[Trace], history: int, horizon: int, stride: int, fra
     if max(lengths, default=0) < span:
         raise ValueError(
             f"none of the {len(traces)} traces is as long as a window ({span} steps): all cars left the track at once; "
-            "lower the gains or the grip, or check the track"
+            "lower the gains, or check the track"
         )
