@@ -209,7 +209,7 @@ def test_kinds_of_noise_and_of_predictive() -> None:
     wide = light_regressor(noise="heteroscedastic", steps=400).fit(X, X[:, 0] * rng.normal(size=80))
     widths = np.subtract(*wide.predict_interval([[0.0], [2.0]])[::-1])
     assert widths[1] > 1.5 * widths[0]
-    with pytest.raises(ValueError, match="scale is 'loud'"):
+    with pytest.raises(ValueError, match="noise is 'loud'"):
         light_regressor(noise="loud").fit(X, y)
 
 
