@@ -8,6 +8,7 @@ from cbdl import credal, engines, nets
 from cbdl.bayes import likelihoods, priors
 from cbdl.bayes.methods import (
     HMC,
+    MCLMC,
     SGHMC,
     Dropout,
     Ensemble,
@@ -28,6 +29,7 @@ __version__ = _version("cbdl")
 __all__ = [
     "CBDL",
     "HMC",
+    "MCLMC",
     "SGHMC",
     "CategoricalCredalSet",
     "ChiSquared",

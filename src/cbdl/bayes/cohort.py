@@ -17,7 +17,7 @@ from cbdl.nets.instances import Template
 from ._random import mix
 from .checkpoint import bytes_of
 from .flat import Layout
-from .forward import Buffers, Forward, Way, Weigh
+from .forward import Buffers, Forward, Way, Weigh, cast
 from .joint_prior import JointPrior, compile_priors
 from .likelihoods import Likelihood
 from .priors import PriorLike
@@ -131,6 +131,20 @@ class Cohort:
             initial=self.initial[list(rows)],
             initial_noise=self.initial_noise[list(rows)],
             initial_buffers={n: b[list(rows)] for n, b in self.initial_buffers.items()},
+        )
+
+    def to(self, dtype: torch.dtype) -> Cohort:
+        """The same cohort with its real numbers as `dtype`."""
+        if self.initial.dtype == dtype:
+            return self
+        return replace(
+            self,
+            prior=self.prior.to(dtype),
+            forward=self.forward.to(dtype),
+            initial=self.initial.to(dtype),
+            initial_noise=self.initial_noise.to(dtype),
+            initial_buffers=cast(self.initial_buffers, dtype),
+            unit=self.unit.to(dtype),
         )
 
     def score(self, batch: Batch, out: Tensor, noise: Tensor) -> Tensor:

@@ -113,12 +113,12 @@ def diagnose(
     means: list[Tensor] = []
     halves: list[Tensor] = []
     for number, (cohort, posterior) in enumerate(fitted):
-        theta = posterior.sample(draws, seed)
+        drawn = _Drawn(cohort, posterior, posterior.sample(draws, seed), posterior.noises(draws, seed))
         mean, deviation = posterior.moments()
-        rows += _rows(cohort, posterior, data, theta, mean, deviation)
+        rows += _rows(drawn, data, mean, deviation)
         scale = cohort.prior.spread()
         moments += [(number, mean[i] / scale[i], deviation[i] / scale[i]) for i in range(cohort.size)]
-        mean_prediction, half = _predictions(cohort, posterior, data, theta)
+        mean_prediction, half = _predictions(drawn, data)
         means += list(mean_prediction)
         halves += list(half)
     near = _between(moments)
@@ -135,22 +135,41 @@ def diagnose(
     return Diagnostics(tuple(rows), near, far, messages)
 
 
-def _rows(
-    cohort: Cohort, posterior: Posterior, data: TrainingData, theta: Tensor, mean: Tensor, deviation: Tensor
-) -> list[Row]:
-    # densities of standardised targets become those of the user's by the size of a unit
-    unit = float(cohort.unit.double().log().sum()) if cohort.likelihood.space == "real" else 0.0
-    train = cohort.mean_nll(theta, posterior.noise, posterior.buffers, data).mean(1) + unit
+@dataclass(frozen=True)
+class _Drawn:
+    """Networks (members, draws, P) with their noise parameters (members, draws, Q)."""
+
+    cohort: Cohort
+    posterior: Posterior
+    theta: Tensor
+    noise: Tensor
+
+    def nll(self, data: TrainingData) -> Tensor:
+        """(members,): the mean over rows and draws, in the user's units."""
+        # densities of standardised targets become those of the user's by the size of a unit
+        real = self.cohort.likelihood.space == "real"
+        unit = float(self.cohort.unit.double().log().sum()) if real else 0.0
+        return self.cohort.mean_nll(self.theta, self.noise, self.posterior.buffers, data).mean(1) + unit
+
+    def describe(self, data: TrainingData, draws: int | None = None) -> dict[str, Tensor]:
+        """The predictive distributions on at most `ROWS` rows, of some draws or of all."""
+        held = data.held
+        x = held.x[:: max(1, held.rows // ROWS)][:ROWS]
+        theta, noise = self.theta[:, :draws], self.noise[:, :draws]
+        return self.cohort.describe(theta, noise, self.posterior.buffers, x, data.targets)
+
+
+def _rows(drawn: _Drawn, data: TrainingData, mean: Tensor, deviation: Tensor) -> list[Row]:
+    cohort, posterior = drawn.cohort, drawn.posterior
+    train = drawn.nll(data)
     nothing = torch.full_like(train, torch.nan)
-    valid = nothing
-    if data.validation is not None:
-        valid = cohort.mean_nll(theta, posterior.noise, posterior.buffers, data.validation).mean(1) + unit
+    valid = nothing if data.validation is None else drawn.nll(data.validation)
     total = posterior.kl(cohort)
     kl = nothing if total is None else total / data.size
     loc, scale = cohort.prior.location(), cohort.prior.spread()
     left = ((mean - loc).abs() < 0.1 * scale) & (deviation > 0.9 * scale) & (deviation < 1.1 * scale)
     share = left.float().mean(1)
-    noise = _noise(cohort, posterior, data, theta)
+    noise = _noise(drawn, data)
     record = posterior.record
     failures = record.failures if record is not None else {}
     return [
@@ -168,25 +187,16 @@ def _rows(
     ]
 
 
-def _describe(cohort: Cohort, posterior: Posterior, data: TrainingData, theta: Tensor) -> dict[str, Tensor]:
-    """The predictive distributions on at most `ROWS` rows."""
-    held = data.held
-    x = held.x[:: max(1, held.rows // ROWS)][:ROWS]
-    return cohort.describe(theta, posterior.noise, posterior.buffers, x, data.targets)
-
-
-def _noise(cohort: Cohort, posterior: Posterior, data: TrainingData, theta: Tensor) -> Tensor:
-    numbers = _describe(cohort, posterior, data, theta[:, :2])
+def _noise(drawn: _Drawn, data: TrainingData) -> Tensor:
+    numbers = drawn.describe(data, draws=2)
     if "scale" not in numbers:
-        return theta.new_full((cohort.size,), torch.nan)
+        return drawn.theta.new_full((drawn.cohort.size,), torch.nan)
     return numbers["scale"].flatten(1).mean(1)
 
 
-def _predictions(
-    cohort: Cohort, posterior: Posterior, data: TrainingData, theta: Tensor
-) -> tuple[Tensor, Tensor]:
+def _predictions(drawn: _Drawn, data: TrainingData) -> tuple[Tensor, Tensor]:
     """Mean predictions of every member (members, rows, numbers), and those of two halves of its draws."""
-    numbers = _describe(cohort, posterior, data, theta)
+    numbers = drawn.describe(data)
     value = next(numbers[name] for name in ("probs", "loc", "rate") if name in numbers)
     value = value.flatten(3) if value.ndim > 3 else value.unsqueeze(-1)
     half = max(1, value.shape[1] // 2)

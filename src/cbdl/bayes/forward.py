@@ -10,11 +10,12 @@ results.
 
 from __future__ import annotations
 
+import copy
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -102,6 +103,11 @@ class Forward:
         self.network.eval()
         with torch.no_grad():
             return self._run(theta, x, buffers, slice(None), step=None)[0]
+
+    def to(self, dtype: torch.dtype) -> Forward:
+        """The same networks with their real numbers as `dtype`."""
+        network = copy.deepcopy(self.network).to(dtype)
+        return replace(self, network=network, constants=cast(self.constants, dtype))
 
     def rows(self, copies: int, x: Tensor) -> int:
         """How many rows of x so many networks evaluate at once: activations stay below a quarter of the limit."""
@@ -285,6 +291,11 @@ class Forward:
         ) as error:  # whatever a network of the user raises under vmap: the loop will show it if real
             return f"{type(error).__name__}: {str(error).strip().splitlines()[0][:120] if str(error) else ''}"
         return None
+
+
+def cast(tensors: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
+    """Named tensors with their real numbers as `dtype`."""
+    return {n: t.to(dtype) if t.is_floating_point() else t for n, t in tensors.items()}
 
 
 def _close(ours: Tensor, truth: Tensor) -> bool:

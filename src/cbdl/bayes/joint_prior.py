@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -66,6 +66,11 @@ class JointPrior:
                 which = None if len(keep) == len(rows) else values[0].new_tensor([n for n, _ in keep]).long()
                 terms.append(Term(term.family, which, term.columns, values))
         return JointPrior(len(rows), self.size, tuple(terms))
+
+    def to(self, dtype: torch.dtype) -> JointPrior:
+        """The same priors with their parameters as `dtype`."""
+        terms = tuple(replace(t, values=tuple(v.to(dtype) for v in t.values)) for t in self.terms)
+        return replace(self, terms=terms)
 
     def log_density(self, theta: Tensor) -> Tensor:
         """log p(theta): (members, ..., P) -> (members, ...)."""

@@ -2,8 +2,8 @@
 
 A likelihood turns outputs of the network into log densities of targets, and into the numbers that describe
 the predictive distribution. Shapes: outputs (members, draws, batch, *out), targets (batch, *event), noise
-(members, Q) the deterministic parameters of the noise model of each member (Q = 0 for most); log densities
-(members, draws, batch).
+(members, Q) the parameters of the noise model of each member, or (members, draws, Q) those of each draw (Q = 0 for
+most likelihoods); log densities (members, draws, batch).
 
 Targets of regression are standardised; `unit` (*event) is what one standardised unit is in the user's units.
 `scale` is a standard deviation in the user's units, everywhere.
@@ -67,6 +67,12 @@ class Likelihood:
     def noise(self, unit: Tensor) -> Tensor:
         """Initial noise parameters (Q,) of a member."""
         return unit.new_zeros(0)
+
+    def noise_prior(self, unit: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation, each (Q,), of the Normal prior of the noise parameters, for methods that sample
+        them."""
+        noise = self.noise(unit)
+        return noise, torch.ones_like(noise)
 
     def check(self, y: Tensor, whole: bool = True) -> None:
         """A ValueError if the targets (rows, *event) cannot come from this noise model.
@@ -243,20 +249,24 @@ class _LocationScale(Likelihood):
             return unit.new_zeros(0)
         return unit.new_full((unit.numel(),), math.log(0.5))
 
+    def noise_prior(self, unit: Tensor) -> tuple[Tensor, Tensor]:
+        """Of a log scale: noise between a hundredth of the targets' spread and all of it is within 1.5 deviations."""
+        noise = self.noise(unit)
+        return torch.full_like(noise, math.log(0.1)), torch.full_like(noise, 1.5)
+
     def split(self, out: Tensor, noise: Tensor, event: torch.Size, unit: Tensor) -> tuple[Tensor, Tensor]:
         """Location and scale (standard deviation), standardised, each broadcastable to (members, draws,
         batch, *event).
         """
         lead = out.shape[:3]
         if self.scale == "heteroscedastic":
-            # either the last axis is doubled, (..., 2d), or the flattened event is
-            doubled = len(event) > 0 and out.shape[3:] == (*event[:-1], 2 * event[-1])
-            loc, raw = out.chunk(2, -1) if doubled else out.reshape((*lead, 2, -1)).unbind(3)
+            loc, raw = out.chunk(2, -1) if _doubled(out, event) else out.reshape((*lead, 2, -1)).unbind(3)
             return loc.reshape(lead + event), FLOOR + F.softplus(raw.reshape(lead + event))
         loc = out.reshape(lead + event)
         if self.scale == "learned":
             scale = FLOOR + noise.exp()
-            return loc, scale.reshape((noise.shape[0], 1, 1, *event))
+            draws = noise.shape[1] if noise.ndim == 3 else 1
+            return loc, scale.reshape((noise.shape[0], draws, 1, *event))
         return loc, self.scale / unit
 
     def log_density(self, out: Tensor, y: Tensor, noise: Tensor, unit: Tensor) -> Tensor:
@@ -285,6 +295,19 @@ class _LocationScale(Likelihood):
         return one, one
 
 
+def _doubled(out: Tensor, event: torch.Size) -> bool:
+    """Whether it is the last axis of the event that the network gives twice, (..., 2d), not the flattened event."""
+    return len(event) > 0 and out.shape[3:] == (*event[:-1], 2 * event[-1])
+
+
+def _by_outputs(by_loc: Tensor, by_raw: Tensor, out: Tensor) -> Tensor:
+    """Derivatives by location and by the number behind the scale (members, draws, batch, *event), by the outputs."""
+    if _doubled(out, by_loc.shape[3:]):
+        return torch.cat([by_loc, by_raw], -1)
+    lead = by_loc.shape[:3]
+    return torch.stack([by_loc.reshape(*lead, -1), by_raw.reshape(*lead, -1)], 3).reshape(out.shape)
+
+
 NODES = 14
 """Normals that stand for a noise with heavier tails: within 1e-3 in total variation (df of at least 3)."""
 
@@ -311,11 +334,14 @@ class Normal(_LocationScale):
         return -0.5 * z.square() - HALF_LOG_2PI
 
     def slope(self, out: Tensor, y: Tensor, noise: Tensor, unit: Tensor) -> Slope | None:
-        if self.scale == "heteroscedastic":
-            return None
         loc, scale = self.split(out, noise, y.shape[1:], unit)
         z = (y - loc) / scale
         square = z.square()
+        if self.scale == "heteroscedastic":
+            total = -0.5 * square.flatten(2).sum(2) - (scale.log() + HALF_LOG_2PI).flatten(2).sum(2)
+            # scale = FLOOR + softplus(raw), whose derivative is 1 - exp(-softplus(raw))
+            by_raw = (square - 1) / scale * -torch.expm1(FLOOR - scale)
+            return total, _by_outputs(z / scale, by_raw, out), out.new_zeros(*out.shape[:2], 0)
         constant = (scale.log() + HALF_LOG_2PI).expand_as(z[:1, :1] if noise.numel() == 0 else z[:, :1])
         total = -0.5 * square.flatten(2).sum(2) - constant.flatten(2).sum(2)
         if noise.numel() == 0:

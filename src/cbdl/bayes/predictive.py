@@ -66,10 +66,10 @@ def simulate(learned: Learned, x: Tensor, n: int, seed: int, max_memory: int | N
         raise ValueError(f"n is {n}; draw at least one outcome")
     outcomes: Tensor | None = None
     unit = learned.targets
-    for s, members, draws, rows, out in outputs(learned, x, n, max_memory):
+    for s, members, draws, rows, out, noise in outputs(learned, x, n, max_memory):
         part = learned.parts[s]
         source = generator(out.device, learned.seed, "outcome", seed, s, draws.start, rows.start)
-        drawn = part.cohort.likelihood.draw(out, part.posterior.noise, unit.loc, unit.scale, source)
+        drawn = part.cohort.likelihood.draw(out, noise, unit.loc, unit.scale, source)
         drawn = drawn.cpu().movedim(2, 0)
         if outcomes is None:
             outcomes = drawn.new_zeros(x.shape[0], len(learned.members), n, *drawn.shape[3:])
@@ -86,20 +86,16 @@ def descriptions(
 ) -> Iterator[tuple[list[int], slice, slice, dict[str, Tensor]]]:
     """(members, draws, rows, what the likelihood says of them): all of them, a bounded block at a time."""
     unit = learned.targets
-    for s, members, some, rows, out in outputs(learned, x, draws, max_memory):
-        part = learned.parts[s]
-        yield (
-            members,
-            some,
-            rows,
-            part.cohort.likelihood.describe(out, part.posterior.noise, unit.loc, unit.scale),
-        )
+    for s, members, some, rows, out, noise in outputs(learned, x, draws, max_memory):
+        likelihood = learned.parts[s].cohort.likelihood
+        yield members, some, rows, likelihood.describe(out, noise, unit.loc, unit.scale)
 
 
 def outputs(
     learned: Learned, x: Tensor, draws: int, max_memory: int | None
-) -> Iterator[tuple[int, list[int], slice, slice, Tensor]]:
-    """(likelihood, members, draws, rows, outputs of the networks (members, draws, rows, ...)) block by block."""
+) -> Iterator[tuple[int, list[int], slice, slice, Tensor, Tensor]]:
+    """(likelihood, members, draws, rows, outputs of the networks (members, draws, rows, ...), noise parameters
+    (members, draws, Q)) block by block."""
     limit = memory.limit(max_memory)
     for s, part in learned.parts.items():
         cohort, posterior = part.cohort, part.posterior
@@ -111,10 +107,10 @@ def outputs(
         stream = mix(learned.seed, "predict", s)
         for a in range(0, draws, count):
             some = min(count, draws - a)
-            theta = posterior.sample(some, stream, a)
+            theta, noise = posterior.sample(some, stream, a), posterior.noises(some, stream, a)
             for b in range(0, x.shape[0], rows):
                 out = cohort.forward(theta, x[b : b + rows], posterior.buffers)
-                yield s, learned.places(s), slice(a, a + some), slice(b, b + rows), out
+                yield s, learned.places(s), slice(a, a + some), slice(b, b + rows), out, noise
 
 
 def activations(network: nn.Module, x: Tensor) -> int:

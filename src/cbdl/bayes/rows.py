@@ -108,8 +108,8 @@ class TrainingData(Protocol):
         """The same rows, which are in the user's units, in those of another training."""
         ...
 
-    def to(self, device: torch.device) -> Self:
-        """The same data on `device`."""
+    def to(self, device: torch.device, dtype: torch.dtype | None = None) -> Self:
+        """The same data on `device`, real numbers as `dtype`."""
         ...
 
 
@@ -186,17 +186,21 @@ class Data:
         validation = None if self.validation is None else self.validation.in_units(inputs, targets)
         return Data(inputs(self.x), targets(self.y), inputs, targets, self.weights, validation)
 
-    def to(self, device: torch.device) -> Data:
-        """The same data on `device`."""
-        dtype = self.inputs.loc.dtype
+    def to(self, device: torch.device, dtype: torch.dtype | None = None) -> Data:
+        """The same data on `device`, real numbers as `dtype`."""
+        kind = self.inputs.loc.dtype if dtype is None else dtype
+
+        def placed(x: Tensor) -> Tensor:
+            return x.to(device, kind) if x.is_floating_point() else x.to(device)
+
         return replace(
             self,
-            x=self.x.to(device),
-            y=self.y.to(device),
-            inputs=self.inputs.to(device, dtype),
-            targets=self.targets.to(device, dtype),
-            weights=None if self.weights is None else self.weights.to(device),
-            validation=None if self.validation is None else self.validation.to(device),
+            x=placed(self.x),
+            y=placed(self.y),
+            inputs=self.inputs.to(device, kind),
+            targets=self.targets.to(device, kind),
+            weights=None if self.weights is None else placed(self.weights),
+            validation=None if self.validation is None else self.validation.to(device, dtype),
         )
 
 

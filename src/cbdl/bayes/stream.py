@@ -190,13 +190,13 @@ class Stream:
         validation = None if self.validation is None else self.validation.in_units(inputs, targets)
         return replace(self, held=self.held.in_units(inputs, targets), validation=validation)
 
-    def to(self, device: torch.device) -> Stream:
-        """The same data, served on `device`."""
+    def to(self, device: torch.device, dtype: torch.dtype | None = None) -> Stream:
+        """The same data, served on `device` with real numbers as `dtype`."""
         return replace(
             self,
-            held=self.held.to(device),
-            weights=None if self.weights is None else self.weights.to(device),
-            validation=None if self.validation is None else self.validation.to(device),
+            held=self.held.to(device, dtype),
+            weights=None if self.weights is None else self.weights.to(device, dtype),
+            validation=None if self.validation is None else self.validation.to(device, dtype),
         )
 
 

@@ -9,15 +9,27 @@ from cbdl.bayes.methods.hmc import HMC
 from cbdl.bayes.methods.laplace import Laplace
 from cbdl.bayes.methods.last_layer import LastLayer
 from cbdl.bayes.methods.low_rank import LowRank
+from cbdl.bayes.methods.mclmc import MCLMC
 from cbdl.bayes.methods.mean_field import MeanField
 from cbdl.bayes.methods.protocol import Method, Posterior, check_method_argument
 from cbdl.bayes.methods.sghmc import SGHMC
 
-METHODS: tuple[type[Method], ...] = (MeanField, LowRank, Laplace, Dropout, SGHMC, HMC, Ensemble, LastLayer)
+METHODS: tuple[type[Method], ...] = (
+    MeanField,
+    MCLMC,
+    LowRank,
+    Laplace,
+    Dropout,
+    SGHMC,
+    HMC,
+    Ensemble,
+    LastLayer,
+)
 """All methods: what a saved model may name."""
 
 __all__ = [
     "HMC",
+    "MCLMC",
     "METHODS",
     "SGHMC",
     "Dropout",

@@ -1,16 +1,67 @@
-"""How well chains have mixed: split R-hat and the effective number of draws (Gelman et al., BDA3; Geyer
-1992).
+"""Chains of draws: a posterior that is a set of them, and how well they have mixed: split R-hat and the effective
+number of draws (Gelman et al., BDA3; Geyer 1992).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from cbdl.bayes._random import generator
+from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.train import Record
+
+from .protocol import Posterior, common, prefixed
+
+
+@dataclass(frozen=True)
+class ChainsPosterior(Posterior):
+    """Equally likely networks of every member, each with its noise parameters, from several chains.
+
+    points: (members, chains, D, P) and noise_points: (members, chains, D, Q), as the sampler's type has them
+    """
+
+    points: Tensor
+    noise_points: Tensor
+
+    def sample(self, draws: int, seed: int = 0, start: int = 0) -> Tensor:
+        """theta (members, draws, P): the chains in turn, so that any few draws come from all of them; the draws of a
+        chain in a random order, again and again if there are too few.
+        """
+        return self._picked(self.points, draws, seed, start)
+
+    def noises(self, draws: int, seed: int = 0, start: int = 0) -> Tensor:
+        return self._picked(self.noise_points, draws, seed, start)
+
+    def _picked(self, points: Tensor, draws: int, seed: int, start: int) -> Tensor:
+        _, chains, number, _ = points.shape
+        rounds = -(-(start + draws) // (chains * number))
+
+        def order(own: int) -> Tensor:
+            source = generator("cpu", own, "sample", seed)
+            each = torch.rand(rounds, chains, number, generator=source).argsort(-1)
+            turns = (each + number * torch.arange(chains)[:, None]).mT
+            return turns.flatten()[start : start + draws]
+
+        index = torch.stack([order(own) for own in self.seeds]).to(points.device)
+        return points.flatten(1, 2).take_along_dim(index.unsqueeze(-1), 1).to(self.noise.dtype)
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        points = self.points.flatten(1, 2).to(self.noise.dtype)
+        return points.mean(1), points.std(1, correction=0)
+
+    def state(self) -> dict[str, Tensor]:
+        own = {"points": self.points, "noise_points": self.noise_points, "noise": self.noise}
+        return {**own, **prefixed(self.buffers, "buffer")}
+
+    @classmethod
+    def from_state(cls, cohort: Cohort, state: Mapping[str, Tensor]) -> ChainsPosterior:
+        """The posterior that `state()` of another one describes."""
+        return cls(state["points"], state["noise_points"], **common(cohort, state))
 
 
 @dataclass

@@ -9,18 +9,18 @@ step, so that a run can be stopped, killed and resumed like any other.
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from cbdl.bayes._random import NormalStream
 from cbdl.bayes.cohort import Cohort
-from cbdl.bayes.rows import Batch, Data, Standard, TrainingData
+from cbdl.bayes.forward import cast
+from cbdl.bayes.rows import Batch, Data, TrainingData
 from cbdl.bayes.train import Plan, Record, Run, TrainingWarning, train
 
 from ._chains import ChainsRecord, ess, rhat
@@ -76,15 +76,15 @@ class HMC(Method):
                 "HMC visits all rows at every leapfrog step, so that they must be in memory: fit with stream=False, "
                 "or use a method that takes minibatches, such as SGHMC"
             )
-        small, dtype = data, cohort.initial.dtype
+        dtype = cohort.initial.dtype
         if self.double:
-            cohort, small = _double(cohort, data)
-        sampler = _Sampler(self, cohort, small)
+            cohort, data = cohort.to(torch.float64), data.to(data.x.device, torch.float64)
+        sampler = _Sampler(self, cohort, data)
         plan = Plan(epochs=self.iterations, batch_size=data.rows, lr=1.0, schedule="constant")
         marks = {**cohort.fingerprint(), "method": repr(self)}
-        record = sampler.report(train(sampler, small, plan, run, marks, optimiser=sampler))
+        record = sampler.report(train(sampler, data, plan, run, marks, optimiser=sampler))
         points = sampler.state["kept"].flatten(1, 2).to(dtype)
-        buffers = {n: b.to(dtype) if b.is_floating_point() else b for n, b in sampler.buffers.items()}
+        buffers = cast(sampler.buffers, dtype)
         return PointsPosterior(
             points, seeds=cohort.seeds, noise=sampler.noise.to(dtype), buffers=buffers, record=record
         )
@@ -281,40 +281,3 @@ class _Sampler:
             step_size=s["log_average"].exp(),
             divergences=s["divergences"].long(),
         )
-
-
-def _double(cohort: Cohort, data: Data) -> tuple[Cohort, Data]:
-    """The same cohort and data in float64."""
-
-    def wide(x: Tensor) -> Tensor:
-        return x.double() if x.is_floating_point() else x
-
-    def standard(s: Standard) -> Standard:
-        return Standard(s.loc.double(), s.scale.double())
-
-    terms = tuple(replace(t, values=tuple(v.double() for v in t.values)) for t in cohort.prior.terms)
-    forward = replace(
-        cohort.forward,
-        network=copy.deepcopy(cohort.forward.network).double(),
-        constants={n: wide(c) for n, c in cohort.forward.constants.items()},
-    )
-    wider = replace(
-        cohort,
-        prior=replace(cohort.prior, terms=terms),
-        forward=forward,
-        initial=cohort.initial.double(),
-        initial_noise=cohort.initial_noise.double(),
-        initial_buffers={n: wide(b) for n, b in cohort.initial_buffers.items()},
-        unit=cohort.unit.double(),
-    )
-    weights = None if data.weights is None else data.weights.double()
-    inner = None if data.validation is None else _double(cohort, data.validation)[1]
-    return wider, replace(
-        data,
-        x=wide(data.x),
-        y=wide(data.y),
-        inputs=standard(data.inputs),
-        targets=standard(data.targets),
-        weights=weights,
-        validation=inner,
-    )

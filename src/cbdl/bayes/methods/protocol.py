@@ -37,7 +37,7 @@ class Posterior(ABC):
     seeds: tuple[int, ...]
     """One per member."""
     noise: Tensor
-    """Parameters of the noise model (m, Q)."""
+    """Parameters of the noise model (m, Q); their centre, where every draw has its own (`noises`)."""
     buffers: Buffers
     """Buffers of the networks; each leads with the members."""
     record: Record | None = None
@@ -56,6 +56,10 @@ class Posterior(ABC):
         """All that `Method.from_state` needs; every tensor leads with the members."""
 
     # --- abilities with a default ---------------------------------------------------------------------------
+
+    def noises(self, draws: int, seed: int = 0, start: int = 0) -> Tensor:
+        """The noise parameters (m, draws, Q) that belong to the draws of `sample` with the same arguments."""
+        return self.noise.unsqueeze(1).expand(-1, draws, -1)
 
     def moments(self) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of every parameter, each (m, P): closed if a method knows them, else of draws."""

@@ -1,0 +1,167 @@
+"""Motion at constant energy: one step of microcanonical Langevin dynamics for many chains, and how its size is set.
+
+A chain has a place x (d,) and a direction u on the unit sphere. The exact flow of the direction under a constant
+gradient has a closed form; places and directions move in turn, in the order of McLachlan's minimal-norm scheme (two
+new gradients a step). The flow keeps kinetic energy minus log density; what a step of finite size changes it by, the
+energy error, tells how large steps may be: the step size aims at a given variance of the error per coordinate.
+All tensors lead with the chains.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+OUTER = 0.1931833275037836
+"""Share of a step's turn before its first and after its last move (McLachlan 1995)."""
+VARIANCES = (0.5, 0.1)
+"""Energy variance per coordinate that the step size aims at, from the beginning to the end of the warm-up."""
+MEMORY = 99 / 101
+"""What an average over the last steps forgets in a step: it looks about 100 steps back."""
+FIRST = 5e-3
+"""The first step size."""
+
+
+ORDINARY = 0.999
+"""Quantile of the energy errors above which a step with a minibatch is taken back."""
+
+
+@dataclass(frozen=True)
+class Motion:
+    """Where chains are (chains, d), where they go, and the potential (chains,) with its gradient there."""
+
+    place: Tensor
+    direction: Tensor
+    potential: Tensor
+    slope: Tensor
+
+    def where(self, keep: Tensor, other: Motion) -> Motion:
+        """The chains `keep` of this motion, the others of `other`."""
+        one = keep.unsqueeze(1)
+        return Motion(
+            torch.where(one, self.place, other.place),
+            torch.where(one, self.direction, other.direction),
+            torch.where(keep, self.potential, other.potential),
+            torch.where(one, self.slope, other.slope),
+        )
+
+
+def turn(direction: Tensor, slope: Tensor, time: Tensor) -> tuple[Tensor, Tensor]:
+    """The direction after `time` (chains,) under a constant gradient of the potential, and the kinetic energy gained."""
+    d = direction.shape[1]
+    norm = slope.norm(dim=1, keepdim=True).clamp_min(1e-30)
+    down = slope / -norm
+    delta = time.unsqueeze(1) * norm / (d - 1)
+    along = (direction * down).sum(1, keepdim=True)
+    zeta = torch.exp(-delta)
+    after = down * ((1 - zeta) * (1 + zeta + along * (1 - zeta))) + 2 * zeta * direction
+    gain = (d - 1) * (delta - math.log(2) + torch.log(1 + along + (1 - along) * zeta.square()))
+    return after / after.norm(dim=1, keepdim=True), gain[:, 0]
+
+
+def move(
+    start: Motion, size: Tensor, potential: Callable[[Tensor], tuple[Tensor, Tensor]]
+) -> tuple[Motion, Tensor]:
+    """One step of `size` (chains,) from `start`, and its energy error."""
+    half = (0.5 * size).unsqueeze(1)
+    direction, gain = turn(start.direction, start.slope, OUTER * size)
+    place = start.place + half * direction
+    _, slope = potential(place)
+    direction, more = turn(direction, slope, (1 - 2 * OUTER) * size)
+    place = place + half * direction
+    value, slope = potential(place)
+    direction, last = turn(direction, slope, OUTER * size)
+    return Motion(place, direction, value, slope), gain + more + last + value - start.potential
+
+
+class Tuning:
+    """Step size and length of every chain, learned during the warm-up.
+
+    `length` is the way after which a chain forgets its direction: the spread of the posterior, seen in the last fifth
+    of the warm-up.
+    """
+
+    def __init__(self, place: Tensor, steps: int) -> None:
+        chains, d = place.shape
+        self.steps, self.d = steps, d
+        one = place.new_ones(chains)
+        self.state = {
+            "size": FIRST * one,
+            "length": max(math.sqrt(d), 15.0) * one,
+            "cap": math.inf * one,
+            "sum": 0 * one,
+            "weight": 0 * one,
+            "way": 0 * one,
+            "mean": torch.zeros_like(place),
+            "squares": torch.zeros_like(place),
+        }
+
+    @property
+    def size(self) -> Tensor:
+        return self.state["size"]
+
+    @property
+    def length(self) -> Tensor:
+        return self.state["length"]
+
+    def shrink(self, lost: Tensor) -> None:
+        """Chains whose step was undone never again take one as large."""
+        s = self.state
+        s["cap"].copy_(torch.where(lost, torch.minimum(s["cap"], 0.8 * s["size"]), s["cap"]))
+        s["size"].copy_(torch.minimum(s["size"], s["cap"]))
+
+    def learn(self, number: int, place: Tensor, error: Tensor) -> None:
+        """What step `number` of the warm-up tells, from where it led and its energy error."""
+        s, share = self.state, number / self.steps
+        aim = VARIANCES[0] + (VARIANCES[1] - VARIANCES[0]) * share
+        xi = error.square() / (self.d * aim) + 1e-8
+        weight = torch.exp(-0.5 * (xi.log() / 9).square())
+        s["sum"].mul_(MEMORY).add_(weight * xi / s["size"] ** 6)
+        s["weight"].mul_(MEMORY).add_(weight)
+        s["size"].copy_(torch.minimum((s["sum"] / s["weight"]) ** (-1 / 6), s["cap"]))
+        if share >= 0.8:
+            # Welford's update, weighted by the size of the step
+            s["way"] += s["size"]
+            away = place - s["mean"]
+            ratio = s["size"].unsqueeze(1)
+            s["mean"] += away * ratio / s["way"].unsqueeze(1)
+            s["squares"] += ratio * away * (place - s["mean"])
+        if number == self.steps - 1:
+            spread = (s["squares"] / s["way"].unsqueeze(1)).sum(1).sqrt()
+            s["length"].copy_(torch.maximum(spread, s["size"]))
+
+    def refreshed(self, direction: Tensor, noise: Tensor, lost: Tensor) -> Tensor:
+        """Directions with a little noise, so that each is forgotten after its length; new ones for the lost."""
+        strength = (torch.expm1(2 * self.size / self.length) / self.d).sqrt().unsqueeze(1)
+        after = torch.where(lost.unsqueeze(1), noise, direction + strength * noise)
+        return after / after.norm(dim=1, keepdim=True)
+
+
+class Guard:
+    """For minibatches: takes back steps whose energy error is out of the ordinary.
+
+    The absolute errors of a chain have a running mean and variance, to which a Gamma distribution is fitted (Sommer et
+    al. 2025, who take back every fiftieth step; one in a thousand is enough here).
+    """
+
+    def __init__(self, place: Tensor) -> None:
+        one = place.new_zeros(place.shape[0])
+        self.state = {"mean": one.clone(), "square": one.clone(), "weight": one.clone()}
+
+    def refuses(self, error: Tensor) -> Tensor:
+        """(chains,) bool: whose step must be undone."""
+        s, size = self.state, error.abs().nan_to_num(0.0, 0.0, 0.0)
+        mean = s["mean"] / s["weight"].clamp_min(1e-30)
+        variance = (s["square"] / s["weight"].clamp_min(1e-30) - mean.square()).clamp_min(1e-30)
+        known = s["weight"] > 20
+        shape = (mean.square() / variance).clamp(1e-3, 1e3)
+        odd = torch.special.gammainc(shape, size * mean / variance) > ORDINARY
+        lost = known & odd & (size > 3 * mean)
+        for name, value in (("mean", size), ("square", size.square()), ("weight", torch.ones_like(size))):
+            # what is taken back counts no more than an ordinary error
+            s[name].mul_(MEMORY).add_(torch.where(lost, s[name] / s["weight"].clamp_min(1), value))
+        return lost

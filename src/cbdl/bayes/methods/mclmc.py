@@ -1,0 +1,288 @@
+"""Microcanonical Langevin Monte Carlo: draws from the posterior of networks for tables, in seconds (Robnik et al. 2023;
+for networks: Sommer et al. 2025).
+
+Every chain is first optimised, then moves on a sphere of momenta without a Metropolis test (`_microcanonical`). All
+chains of all members are one batch of flat parameters, to which the parameters of the noise model belong: they are
+sampled too. The shared training loop counts one move as one step, so that a run can be stopped, killed and resumed
+like any other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from cbdl import memory
+from cbdl.bayes._random import NormalStream
+from cbdl.bayes.cohort import Cohort
+from cbdl.bayes.forward import cast
+from cbdl.bayes.rows import Batch, Data, TrainingData
+from cbdl.bayes.train import Adam, Plan, Record, Run, train
+
+from ._chains import ChainsPosterior, ChainsRecord, ess, rhat
+from ._microcanonical import Guard, Motion, Tuning, move
+from ._points import log_prior, refuse_statistics, starts
+from .protocol import Method
+
+FULL = 4096
+"""Tables of at most so many rows are used whole at every step, unless the user says otherwise."""
+MINIBATCH = 512
+
+
+@dataclass(frozen=True)
+class MCLMC(Method):
+    """Settings of microcanonical Langevin Monte Carlo.
+
+    The target is prior x likelihood^(1/T), networks in evaluation mode. Noise scales that are learned have a Normal
+    prior on their logarithm (`Likelihood.noise_prior`).
+    """
+
+    chains: int = 4
+    draws: int = 50
+    """Draws kept of every chain."""
+    thin: int = 10
+    """Steps for one kept draw."""
+    warmup: int = 1500
+    """Steps in which step sizes are set; two gradients each."""
+    optimise: int = 1000
+    """Steps of Adam before the warm-up; one gradient each."""
+    lr: float = 1e-2
+    """Of Adam's first step; it falls along a cosine."""
+    batch_size: int | None = None
+    """Rows of a step; None: all of a table of up to 4,096 rows, else 512 with guards against their noise."""
+    temperature: float = 1.0
+    """T: the likelihood counts to the power 1 / T; 1 is Bayes' rule."""
+    double: bool = False
+    """Sample in float64; otherwise in float32, whatever the type of the data."""
+
+    def __post_init__(self) -> None:
+        least = {"chains": 1, "draws": 1, "thin": 1, "warmup": 20, "optimise": 0}
+        for name, bound in least.items():
+            value = getattr(self, name)
+            if int(value) != value or value < bound:
+                raise ValueError(f"{name} is {value}; it must be a whole number of at least {bound}")
+        for name in ("lr", "temperature"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{name} is {value}; it must be positive")
+        if self.batch_size is not None and (
+            int(self.batch_size) != self.batch_size or self.batch_size < 1
+        ):
+            raise ValueError(f"batch_size is {self.batch_size}; give a whole number of at least 1, or None")
+
+    @property
+    def steps(self) -> int:
+        return self.optimise + self.warmup + self.draws * self.thin
+
+    def rows(self, data: TrainingData) -> int:
+        """Rows of one step on this data."""
+        if self.batch_size is not None:
+            return min(self.batch_size, data.rows)
+        return data.rows if data.rows <= FULL and isinstance(data, Data) else MINIBATCH
+
+    def fit(self, cohort: Cohort, data: TrainingData, run: Run) -> ChainsPosterior:
+        """Draws from the posteriors of all members; `record` is an `MCLMCRecord`."""
+        if self.chains > 1:
+            refuse_statistics(cohort)
+        dtype = cohort.initial.dtype
+        inner = torch.float64 if self.double else torch.float32
+        cohort, data = cohort.to(inner), data.to(cohort.initial.device, inner)
+        sampler = Sampler(self, cohort, data)
+        batch = self.rows(data)
+        plan = Plan(math.ceil(self.steps / data.steps(batch)), batch, self.lr, schedule="constant")
+        marks = {**cohort.fingerprint(), "method": repr(self)}
+        return sampler.posterior(train(sampler, data, plan, run, marks, optimiser=sampler), dtype)
+
+    def from_state(self, cohort: Cohort, state: Mapping[str, Tensor]) -> ChainsPosterior:
+        """The posterior that `state()` of another one describes."""
+        return ChainsPosterior.from_state(cohort, state)
+
+
+@dataclass
+class MCLMCRecord(ChainsRecord):
+    """What the chains say about themselves."""
+
+    step_size: Tensor = field(default_factory=lambda: torch.empty(0))
+    """(members, chains)"""
+    length: Tensor = field(default_factory=lambda: torch.empty(0))
+    """Way after which a chain has forgotten its direction (members, chains)."""
+    energy_variance: Tensor = field(default_factory=lambda: torch.empty(0))
+    """Variance of the energy error per parameter after the warm-up (members, chains)."""
+    undone: Tensor = field(default_factory=lambda: torch.empty(0))
+    """Steps after the warm-up that were taken back, because the energy left all bounds (members, chains)."""
+
+
+class Sampler:
+    """All chains: `variables` (members, chains * (P + Q)), and in `state` everything else that must survive.
+
+    For what moves them all chains are equal: `place` (members * chains, P + Q), a view.
+    """
+
+    def __init__(self, settings: MCLMC, cohort: Cohort, data: TrainingData) -> None:
+        self.settings, self.total = settings, data.size
+        self.members, self.layout = cohort.size, (cohort.size, settings.chains)
+        self.whole = settings.rows(data) >= data.rows
+        self.data = data
+        start = starts(cohort, settings.chains)
+        noise = cohort.initial_noise.unsqueeze(1).expand(-1, settings.chains, -1)
+        self.variables = torch.cat([start, noise], 2).flatten(1).contiguous()
+        self.parameters = start.shape[2]
+        # every chain a member of its own, with its own noise parameters and buffers
+        self.cohort = cohort.only([i for i in range(cohort.size) for _ in range(settings.chains)])
+        self.buffers = {n: b.clone() for n, b in cohort.initial_buffers.items()}
+        self.noise_prior = tuple(v.to(start.dtype) for v in cohort.likelihood.noise_prior(cohort.unit))
+        self.stream = NormalStream(
+            cohort.seeds,
+            settings.chains,
+            self.place.shape[1],
+            antithetic=False,
+            device=start.device,
+            dtype=start.dtype,
+            stream="mclmc",
+        )
+        self.adam = Adam(self.variables)
+        self.tuning = Tuning(self.place, settings.warmup)
+        self.guard = Guard(self.place)
+        size, each = self.place.shape[1], (self.place.shape[0], settings.draws)
+        self.state = {
+            **{f"adam.{n}": v for n, v in self.adam.state.items()},
+            **{f"tuning.{n}": v for n, v in self.tuning.state.items()},
+            **{f"guard.{n}": v for n, v in self.guard.state.items()},
+            "direction": torch.zeros_like(self.place),
+            "kept": start.new_zeros(*each, size),
+            "potential": start.new_zeros(each),
+            "errors": start.new_zeros(2, self.place.shape[0], dtype=torch.float64),
+            "undone": start.new_zeros(self.place.shape[0], dtype=torch.float64),
+        }
+        self._here: tuple[Tensor, Tensor] | None = None
+        self._batch: Batch | None = None
+
+    @property
+    def place(self) -> Tensor:
+        return self.variables.view(self.members * self.settings.chains, -1)
+
+    # ------------------------------------------------------------------------------------ the target density
+
+    def potential(self, place: Tensor, batch: Batch | None) -> tuple[Tensor, Tensor]:
+        """U = N mean NLL / T - log prior at every chain's place (chains, P + Q), and its gradient."""
+        theta, noise = place[:, : self.parameters].unsqueeze(1), place[:, self.parameters :]
+        scale = self.total / self.settings.temperature
+        value, slope = place.new_zeros(place.shape[0]), torch.zeros_like(place)
+        for part in self.parts() if batch is None else (batch,):
+            nll, by_theta, by_noise = self.cohort.gradient(
+                theta, noise, part, self.buffers_of_chains, scale, training=False
+            )
+            value += scale * nll[:, 0]
+            slope += torch.cat([by_theta[:, 0], by_noise], 1)
+        density, by_prior = log_prior(self.cohort.prior, theta)
+        loc, spread = self.noise_prior
+        away = (noise - loc) / spread
+        value += 0.5 * away.square().sum(1) - density[:, 0]
+        slope += torch.cat([-by_prior[:, 0], away / spread], 1)
+        return value, slope
+
+    def parts(self) -> list[Batch]:
+        """All rows, in parts of bounded memory that are always the same."""
+        if not hasattr(self, "_parts"):
+            width = max((e.shape[0] for e in self.cohort.layout.entries if len(e.shape) > 1), default=1)
+            rows = max(256, memory.limit() // 64 // (self.cohort.size * width))
+            self._parts = list(self.data.parts(rows))
+        return self._parts
+
+    @property
+    def buffers_of_chains(self) -> dict[str, Tensor]:
+        chains = self.settings.chains
+        return {n: b.repeat_interleave(chains, 0) for n, b in self.buffers.items()}
+
+    # ------------------------------------------------------------------------------------- the training loop's
+
+    def gradient(self, batch: Batch, step: int, steps: int) -> tuple[Tensor, Tensor]:
+        """U / N, mean over chains, and its gradient."""
+        if self.whole:
+            value, slope = self._here if self._here is not None else self.potential(self.place, None)
+        else:
+            value, slope = self.potential(self.place, batch)
+            self._batch = batch
+        self._here = value, slope
+        loss = value.view(self.layout).mean(1) / self.total
+        return loss, (slope / self.total).view(self.members, -1)
+
+    def validate(self, data: TrainingData) -> Tensor:
+        place = self.place
+        theta, noise = place[:, : self.parameters].unsqueeze(1), place[:, self.parameters :]
+        return self.cohort.mean_nll(theta, noise, self.buffers_of_chains, data).view(self.layout).mean(1)
+
+    def step(self, variables: Tensor, gradient: Tensor, rate: float, step: int) -> None:
+        """One step of Adam, or one move of the chains and what is learned from it."""
+        settings = self.settings
+        if step < settings.optimise:
+            fall = 0.5 * (1 + math.cos(math.pi * step / settings.optimise))
+            self.adam.step(variables, gradient, rate * fall, step)
+            self._here = None
+            return
+        self._move(step - settings.optimise)
+
+    def _move(self, number: int) -> None:
+        settings, direction = self.settings, self.state["direction"]
+        noise = self.stream(number).flatten(0, 1)
+        if number == 0:
+            direction.copy_(noise / noise.norm(dim=1, keepdim=True))
+        assert self._here is not None
+        here = Motion(self.place, direction, *self._here)
+        batch = None if self.whole else self._batch
+        there, error = move(here, self.tuning.size, lambda place: self.potential(place, batch))
+        lost = ~torch.isfinite(error)
+        if not self.whole:
+            lost |= self.guard.refuses(error)
+        if bool(lost.any()):
+            there = there.where(~lost, here)
+            self.tuning.shrink(lost)
+        if number < settings.warmup:
+            self.tuning.learn(number, there.place, torch.where(lost, 0.0, error))
+        self.place.copy_(there.place)
+        direction.copy_(self.tuning.refreshed(there.direction, noise, lost))
+        self._here = (there.potential, there.slope) if self.whole else None
+        if number >= settings.warmup:
+            self._keep(number - settings.warmup, there.potential, error, lost)
+
+    def _keep(self, number: int, potential: Tensor, error: Tensor, lost: Tensor) -> None:
+        s, thin = self.state, self.settings.thin
+        taken = torch.where(lost, 0.0, error).double()
+        s["errors"] += torch.stack([taken, taken.square()])
+        s["undone"] += lost
+        place = number // thin
+        if (number + 1) % thin == 0 and place < self.settings.draws:
+            s["kept"][:, place] = self.place
+            s["potential"][:, place] = potential
+
+    # -------------------------------------------------------------------------------------------- the result
+
+    def posterior(self, record: Record, dtype: torch.dtype) -> ChainsPosterior:
+        """What the chains have seen."""
+        s, settings = self.state, self.settings
+        kept = s["kept"].view(*self.layout, settings.draws, -1)
+        points, noises = kept[..., : self.parameters].clone(), kept[..., self.parameters :].clone()
+        first, second = (e / (settings.draws * settings.thin) for e in s["errors"])
+        full = MCLMCRecord(
+            **vars(record),
+            rhat=rhat(points),
+            ess=ess(points),
+            step_size=self.tuning.size.view(self.layout).clone(),
+            length=self.tuning.length.view(self.layout).clone(),
+            energy_variance=((second - first.square()) / self.place.shape[1]).view(self.layout),
+            undone=s["undone"].view(self.layout).clone(),
+        )
+        seeds = tuple(m.seed for m in self.cohort.members[:: settings.chains])
+        buffers = cast(self.buffers, dtype)
+        return ChainsPosterior(
+            points,
+            noises,
+            seeds=seeds,
+            noise=noises.mean((1, 2)).to(dtype),
+            buffers=buffers,
+            record=full,
+        )
