@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,19 +14,21 @@ from torch import Tensor, nn
 
 from cbdl import store
 from cbdl.bayes.cohort import Member
-from cbdl.bayes.data import TrainingData, as_input, prepare
+from cbdl.bayes.data import Data, TrainingData, as_input, prepare
 from cbdl.bayes.devices import check_device
 from cbdl.bayes.diagnostics import Diagnostics, diagnose
 from cbdl.bayes.learned import Learned, Part
 from cbdl.bayes.likelihoods import Likelihood, agree
 from cbdl.bayes.methods import MeanField, Method
 from cbdl.bayes.methods.protocol import check_method_argument
+from cbdl.bayes.plausible import Plausibility, check_cut, judge
 from cbdl.bayes.predictive import simulate
 from cbdl.bayes.priors import PriorLike
 from cbdl.bayes.train import Run
 from cbdl.credal import Array, CredalSet
 from cbdl.engines import Engine, Local, Task, tasks
-from cbdl.evaluate.conformal import Calibration, calibrate
+from cbdl.evaluate.conformal import Calibration, Conformity, calibrate, conformity
+from cbdl.left_out import DOUBTFUL, How, LeftOut, by_folds, by_weights, check_how
 from cbdl.prediction import DRAWS, Form, predict
 
 
@@ -38,7 +41,8 @@ class CBDL:
     Step 4: `predict` gives the predictive distributions of all pairs, the extremes of a credal set.
     Step 5: `predict(X).uncertainty()`. Step 6: `predict(X).region(alpha)`, or `predict(X).decide("maximin")`.
 
-    `standardize=False` uses inputs and targets as they are, so that priors mean what they say.
+    `plausible` leaves out members that the data refute (`CBDL.plausible`): 0 keeps every one, as the paper does, 1 the
+    likeliest only. `standardize=False` uses inputs and targets as they are, so that priors mean what they say.
 
     >>> import numpy as np
     >>> import cbdl
@@ -60,6 +64,7 @@ class CBDL:
         likelihoods: Sequence[Likelihood],
         method: Method | None = None,
         *,
+        plausible: float = 0.0,
         seed: int = 0,
         standardize: bool = True,
         trainable: str | Sequence[str] | None = None,
@@ -74,6 +79,8 @@ class CBDL:
         self.priors, self.likelihoods = tuple(priors), tuple(likelihoods)
         self.method: Method = MeanField() if method is None else method
         check_method_argument(self.method)
+        check_cut(plausible)
+        self._cut = plausible
         self.seed, self.standardize = seed, standardize
         self.trainable = (
             (trainable,) if isinstance(trainable, str) else None if trainable is None else tuple(trainable)
@@ -82,6 +89,8 @@ class CBDL:
         self.device, self.dtype, self.verbose = check_device(device), dtype, verbose
         self._learned: Learned | None = None
         self._data: TrainingData | None = None
+        self._left_out: LeftOut | None = None
+        self._plausibility: Plausibility | None = None
 
     def __repr__(self) -> str:
         def many(count: int, what: str) -> str:
@@ -112,15 +121,16 @@ class CBDL:
         random augmentation stays random. A DataLoader is streamed unless `stream=False`.
         With `checkpoint_dir`, the same call after a crash goes on where it stopped.
         """
-        todo = tasks(self.priors, self.likelihoods, seed=self.seed, trainable=self.trainable)  # steps 1 and 2
+        todo = self._tasks()  # steps 1 and 2
         data = self._prepare(X, y, sample_weight, validation, standardize=self.standardize, stream=stream)
-        return self._train(todo, data, checkpoint_dir, self.method)  # step 3
+        self._train(todo, data, checkpoint_dir, self.method)  # step 3
+        return self if self._cut == 0 else self.plausible(self._cut, checkpoint_dir=checkpoint_dir)
 
     def update(self, X: Any, y: Any = None, *, checkpoint_dir: str | Path | None = None) -> Self:
         """Learn from more data: every posterior becomes the prior of its pair (variational continual learning)."""
         learned = self.learned
         data = self._more(X, y)
-        whole = tasks(self.priors, self.likelihoods, seed=self.seed, trainable=self.trainable)
+        whole = self._tasks()
         todo = [_continued(whole[s], part) for s, part in learned.parts.items()]
         return self._train(todo, data, checkpoint_dir, self.method.continuing())
 
@@ -140,8 +150,51 @@ class CBDL:
     def drop(self, members: Sequence[Member | tuple[int, int]]) -> Self:
         """Leave out members, given as (k, s); `diagnostics().drop(margin)` says which are worse than the best."""
         out = {(m.k, m.s) if isinstance(m, Member) else (m[0], m[1]) for m in members}
+        places = [i for i, m in enumerate(self.learned.members) if (m.k, m.s) not in out]
         self._learned = self.learned.without(out)
+        if self._left_out is not None:
+            self._left_out = self._left_out.only(places)
         return self
+
+    def left_out(self, how: How = "auto", *, checkpoint_dir: str | Path | None = None) -> LeftOut:
+        """What the members say of training rows that they have not seen: scores, and predictive distributions.
+
+        "weights" weights the draws so that they forget a row; "folds" trains every member again without each of five
+        folds, all in one batch; "auto" takes folds where the weights cannot be trusted. Made once, then remembered.
+        """
+        check_how(how)
+        known, data = self._left_out, self._data
+        if known is not None and how in ("auto", known.way):
+            return known
+        if not isinstance(data, Data):
+            raise ValueError(
+                "rows can be left out only right after fit, and not of a stream: fit with arrays"
+            )
+        left = None if how == "folds" else by_weights(self.learned, data)
+        if left is None or (how == "auto" and left.doubtful > DOUBTFUL):
+            todo = [task for task in self._tasks() if task.s in self.learned.parts]
+            todo = [replace(t, members=self.learned.parts[t.s].cohort.members) for t in todo]
+            left = by_folds(todo, data, self.method, self.engine, self._run, checkpoint_dir=checkpoint_dir)
+        self._left_out = left
+        return left
+
+    def plausible(self, alpha: float, *, checkpoint_dir: str | Path | None = None) -> Self:
+        """Leave out the members that the data refute, those whose plausibility is below `alpha`.
+
+        A member's plausibility is the relative likelihood of "it predicts rows that it has not seen as well as the best
+        member does" (`cbdl.bayes.plausible`). `plausibility` says who fell and why.
+        """
+        left = self.left_out(checkpoint_dir=checkpoint_dir)
+        verdict = judge(self.learned.members, left.score, left.counts, alpha, left.how)
+        if self.verbose:
+            print(verdict, file=sys.stderr)
+        self._plausibility = verdict
+        return self.drop(verdict.dropped) if verdict.dropped else self
+
+    @property
+    def plausibility(self) -> Plausibility | None:
+        """Which members stayed, which fell and why; None before `plausible`."""
+        return self._plausibility
 
     # --- inference ------------------------------------------------------------------------------------------
 
@@ -182,6 +235,18 @@ class CBDL:
         """Conformal correction of the region, from data that was not used for training."""
         return calibrate(self.predict(X_cal, samples), y_cal, alpha)
 
+    def conformity(self, how: How = "auto") -> Conformity:
+        """The levels of the credal region that training outcomes needed, each predicted as if it had not been seen:
+        `conformity().region(prediction, alpha)` covers a share of 1 - alpha of new outcomes. See `left_out`."""
+        left, data = self.left_out(how), self._data
+        assert data is not None
+        y = data.held.y[left.rows.to(data.held.y.device)].cpu()
+        if self.likelihoods[0].space == "real":
+            y = y * data.targets.scale.cpu() + data.targets.loc.cpu()
+        return conformity(
+            left.predictive.credal_set(self.learned.members, None), y.numpy(), left.counts.numpy(), left.how
+        )
+
     def save(self, path: str | Path, *, extra: Mapping[str, Any] | None = None) -> None:
         """Write the model as a folder, with `extra` (JSON) in its manifest; `cbdl.load` reads it back."""
         settings = store.Saved(
@@ -206,7 +271,7 @@ class CBDL:
 
     def __getstate__(self) -> dict[str, Any]:
         # a copy for another process or a pickle does not carry the training data, as a saved model does not
-        return {**self.__dict__, "_data": None}
+        return {**self.__dict__, "_data": None, "_left_out": None}
 
     # --- inside ---------------------------------------------------------------------------------------------
 
@@ -240,11 +305,18 @@ class CBDL:
     def _train(
         self, todo: Sequence[Task], data: TrainingData, checkpoint_dir: str | Path | None, method: Method
     ) -> Self:
-        run = Run(seed=self.seed, verbose=self.verbose)
-        trained = self.engine.train(todo, data, method, run, checkpoint_dir=checkpoint_dir)
+        trained = self.engine.train(todo, data, method, self._run, checkpoint_dir=checkpoint_dir)
         parts = [Part(task.priors, *pair) for task, pair in zip(todo, trained, strict=True)]
         self._data, self._learned = data, Learned.of(parts, data, self.seed)
+        self._left_out, self._plausibility = None, None
         return self
+
+    @property
+    def _run(self) -> Run:
+        return Run(seed=self.seed, verbose=self.verbose)
+
+    def _tasks(self) -> list[Task]:
+        return tasks(self.priors, self.likelihoods, seed=self.seed, trainable=self.trainable)
 
     def _inputs(self, X: Any) -> Tensor:
         learned = self.learned

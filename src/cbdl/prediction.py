@@ -56,6 +56,16 @@ class Predictive:
         arrays = (t.numpy() if device is None else t.to(device) for t in self.numbers)
         return self.kind(*arrays).with_origin(Draws(members, self.draws, self.floor, self.normals))
 
+    @classmethod
+    def join(cls, parts: Sequence[Predictive]) -> Predictive:
+        """The rows of several predictions of one kind, one after the other; their floor is not asked for."""
+        numbers = tuple(torch.cat(own) for own in zip(*(part.numbers for part in parts), strict=True))
+        return replace(parts[0], numbers=numbers, draws=torch.cat([part.draws for part in parts]), floor=None)
+
+    def only(self, places: Sequence[int]) -> Predictive:
+        """Some of the members; the floor depends on their number and is not asked for."""
+        return replace(self, numbers=tuple(t[:, list(places)] for t in self.numbers), floor=None)
+
     def at(self, rows: Tensor) -> Predictive:
         """Some of the rows."""
         floor = None if self.floor is None else self.floor[rows]
@@ -144,27 +154,64 @@ def _classes(learned: Learned, x: Tensor, draws: Tensor, limit: int) -> Predicti
 
 
 def _mixture(
-    loc: Tensor, scale: Tensor, draws: Tensor, noises: Sequence[tuple[Tensor, Tensor]]
+    loc: Tensor,
+    scale: Tensor,
+    draws: Tensor,
+    noises: Sequence[tuple[Tensor, Tensor]],
+    weights: Tensor | None = None,
 ) -> Predictive:
-    """Mixtures of all draws (rows, m, draws), each draw's noise as the Normals that make it up."""
+    """Mixtures of all draws (rows, m, draws), each draw's noise as the Normals that make it up; equal weights, or
+    those that are given."""
     most = max(len(w) for w, _ in noises)
     share = torch.zeros(len(noises), 1, most, dtype=torch.float64)
     width = torch.ones_like(share)
     for i, (own, scales) in enumerate(noises):
         share[i, 0, : len(own)], width[i, 0, : len(own)] = own, scales
     shape = (*loc.shape, most)
-    parts = (loc.unsqueeze(-1), scale.unsqueeze(-1) * width, share / loc.shape[2])
+    own_share = 1 / loc.shape[2] if weights is None else weights.unsqueeze(-1)
+    parts = (loc.unsqueeze(-1), scale.unsqueeze(-1) * width, share * own_share)
     numbers = tuple(t.expand(shape).flatten(2) for t in parts)
     return Predictive(MixtureCredalSet, numbers, draws, normals=most)
 
 
-def _moments(loc: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation (rows, m) or (rows, m, d) of mixtures over draws (rows, m, draws, *event)."""
+def _moments(loc: Tensor, scale: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation (rows, m) or (rows, m, d) of mixtures over draws (rows, m, draws, *event), which are
+    equally likely unless they have weights (rows, m, draws)."""
     if loc.ndim > 3:
         loc, scale = loc.flatten(3), scale.flatten(3)
-    mean = loc.mean(2, keepdim=True)
-    variance = (scale.square() + (loc - mean).square()).mean(2)
+    share = loc.new_full((1, 1, loc.shape[2]), 1 / loc.shape[2]) if weights is None else weights
+    share = share.reshape(*share.shape, *(1,) * (loc.ndim - 3))
+    mean = (share * loc).sum(2, keepdim=True)
+    variance = (share * (scale.square() + (loc - mean).square())).sum(2)
     return mean.squeeze(2), variance.sqrt()
+
+
+# --- training rows, each as if it had not been seen ---------------------------------------------------------
+
+
+def forgotten(learned: Learned, x: Tensor, weights: Tensor, limit: int | None = None) -> Predictive:
+    """The predictive distributions for rows x with draws weighted for each row and member (rows, m, draws).
+
+    With the weights of `cbdl.bayes.loo` every row is predicted as if it had not been among the training data.
+    """
+    draws = weights.shape[2]
+    count = torch.full((x.shape[0],), draws)
+    if learned.space == "classes":
+        probs: Tensor | None = None
+        for members, some, rows, numbers in descriptions(learned, x, draws, limit):
+            own = numbers["probs"].double().cpu()
+            part = torch.einsum("rmd,mdrj->rmj", weights[rows][:, members, some], own)
+            probs = own.new_zeros(*weights.shape[:2], own.shape[-1]) if probs is None else probs
+            probs[rows.start : rows.stop, members] += part
+        assert probs is not None
+        return Predictive(CategoricalCredalSet, (probs / probs.sum(-1, keepdim=True),), count)
+    if learned.space == "counts":
+        raise ValueError("leave-one-out predictions of counts are not there yet; give rows for calibration")
+    loc, scale = normals(learned, x, draws, limit)
+    if loc.ndim == 3:
+        return _mixture(loc, scale, count, learned.noises, weights)
+    mean, deviation = _moments(loc, scale, weights)
+    return Predictive(DiagonalNormalCredalSet, (mean, deviation), count)
 
 
 # --- as many draws as each row needs ------------------------------------------------------------------------

@@ -31,13 +31,20 @@ class Member:
     k: int
     s: int
     seed: int
+    fold: int | None = None
+    """The fold of the data that it does not see; None: it sees all."""
 
     @classmethod
     def of(cls, seed: int, k: int, s: int) -> Member:
         return cls(k, s, mix(seed, "member", k, s))
 
+    def without(self, fold: int) -> Member:
+        """The same pair, made to learn without one fold of the data."""
+        return Member(self.k, self.s, mix(self.seed, "fold", fold), fold)
+
     def __str__(self) -> str:
-        return f"prior {self.k}, likelihood {self.s}"
+        fold = "" if self.fold is None else f", without fold {self.fold}"
+        return f"prior {self.k}, likelihood {self.s}{fold}"
 
 
 @dataclass(frozen=True)
@@ -147,10 +154,22 @@ class Cohort:
             unit=self.unit.to(dtype),
         )
 
-    def score(self, batch: Batch, out: Tensor, noise: Tensor) -> Tensor:
-        """The weighted sum of the batch's negative log densities (members, draws), in standardised units."""
+    def weights(self, batch: Batch, members: slice = slice(None)) -> Tensor:
+        """What every row of the batch counts: (), (batch,), or (members, 1, batch) where they leave out folds."""
+        if batch.folds is None:
+            return batch.weight
+        out = [-1 if m.fold is None else m.fold for m in self.members[members]]
+        seen = batch.folds != torch.tensor(out, device=batch.folds.device).unsqueeze(1)
+        return (seen * batch.weight).unsqueeze(1)
+
+    def score(self, batch: Batch, out: Tensor, noise: Tensor, members: slice = slice(None)) -> Tensor:
+        """The weighted sum of the batch's negative log densities (members, draws), in standardised units.
+
+        `out` and `noise` are those of `members`.
+        """
         density = self.likelihood.log_density(out, batch.y, noise, self.unit)
-        return -(density.sum(-1) * batch.weight if batch.weight.ndim == 0 else density @ batch.weight)
+        weight = self.weights(batch, members)
+        return -(density.sum(-1) * weight if weight.ndim == 0 else (density * weight).sum(-1))
 
     def scorer(self, batch: Batch) -> Scorer:
         """`score` for one batch, with its derivatives where the likelihood has them written out."""
@@ -238,25 +257,26 @@ class Cohort:
 
 @dataclass(frozen=True)
 class Scorer:
-    """(outputs, noise) -> nll (members, draws) of one batch."""
+    """(outputs, noise, which members) -> nll (members, draws) of one batch."""
 
     cohort: Cohort
     batch: Batch
 
-    def __call__(self, out: Tensor, noise: Tensor) -> Tensor:
-        return self.cohort.score(self.batch, out, noise)
+    def __call__(self, out: Tensor, noise: Tensor, members: slice = slice(None)) -> Tensor:
+        return self.cohort.score(self.batch, out, noise, members)
 
     def slope(self, out: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
         """nll (members, draws), its derivative by the outputs and by the noise (members, draws, Q), or None."""
-        weight = self.batch.weight
-        if weight.ndim > 0:
-            return None
         slope = self.cohort.likelihood.slope(out, self.batch.y, noise, self.cohort.unit)
         if slope is None:
             return None
-        total, by_out, by_noise = slope
-        less = -float(weight)
-        return total.mul_(less), by_out.mul_(less), by_noise.mul_(less)
+        density, by_out, by_noise = slope
+        weight = self.cohort.weights(self.batch)
+        if weight.ndim == 0:
+            less = -float(weight)
+            return density.sum(-1).mul_(less), by_out.mul_(less), by_noise.sum(2).mul_(less)
+        by_out.mul_(-weight.reshape(*weight.shape, *(1,) * (by_out.ndim - 3)))
+        return -(density * weight).sum(-1), by_out, -(by_noise * weight.unsqueeze(-1)).sum(2)
 
 
 def _without_factory(likelihood: Likelihood) -> str:

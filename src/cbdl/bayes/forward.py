@@ -34,10 +34,10 @@ log = logging.getLogger("cbdl")
 Way: TypeAlias = Literal["wide", "vmap", "loop"]
 Buffers: TypeAlias = dict[str, Tensor]
 """Buffers of the network (running statistics), each (members, *shape)."""
-Score: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-"""(outputs (g, draws, batch, *out), noise (g, Q)) -> nll (g, draws): differentiable."""
+Score: TypeAlias = Callable[[Tensor, Tensor, slice], Tensor]
+"""(outputs (g, draws, batch, *out), noise (g, Q), which members) -> nll (g, draws): differentiable."""
 Slope: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor] | None]
-"""The same arguments -> nll, and its derivatives by outputs and by noise (g, draws, Q); None: not written out."""
+"""Outputs and noise of all members -> nll, its derivatives by outputs and by noise (g, draws, Q); None: not written."""
 Weigh: TypeAlias = Callable[[Tensor, slice], Tensor]
 """(nll (g, draws), which members) -> weight of each draw in the gradient (g, draws)."""
 
@@ -191,7 +191,7 @@ class Forward:
             noise = noise.detach().requires_grad_()
             inputs.append(noise)
         with torch.enable_grad():
-            nll = score(out, noise)
+            nll = score(out, noise, slice(None))
         value = nll.detach()
         gradients = torch.autograd.grad(nll, inputs, grad_outputs=weigh(value, slice(None)))
         with torch.no_grad():
@@ -216,7 +216,7 @@ class Forward:
         noise = noise.detach().requires_grad_(noise.numel() > 0)
         with torch.enable_grad():
             out, after = self._run(theta, x, buffers, rows, step)
-            nll = score(out, noise)
+            nll = score(out, noise, rows)
         seen = nll.detach()
         inputs = [theta, noise] if noise.requires_grad else [theta]
         gradients = torch.autograd.grad(nll, inputs, grad_outputs=weigh(seen, rows))

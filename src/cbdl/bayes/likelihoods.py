@@ -50,8 +50,8 @@ bounded.
 
 
 Slope: TypeAlias = tuple[Tensor, Tensor, Tensor]
-"""The sum over the batch of log densities (members, draws), its derivative by the outputs (like them) and by the noise
-parameters (members, draws, Q)."""
+"""Log densities (members, draws, batch), their derivatives by the outputs (like them) and by the noise parameters
+(members, draws, batch, Q)."""
 
 
 class Likelihood:
@@ -90,7 +90,7 @@ class Likelihood:
         raise NotImplementedError
 
     def slope(self, out: Tensor, y: Tensor, noise: Tensor, unit: Tensor) -> Slope | None:
-        """The sum of log densities over the batch with its derivatives, where they are written out; else None."""
+        """`log_density` with its derivatives, where they are written out; else None."""
         return None
 
     def describe(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor) -> dict[str, Tensor]:
@@ -150,7 +150,7 @@ class Categorical(Likelihood):
         log_p = out.log_softmax(-1)
         at = y.view(1, 1, -1, 1).expand(*out.shape[:3], 1)
         by_out = log_p.exp().neg_().scatter_add_(-1, at, torch.ones_like(log_p[..., :1]))
-        return log_p.gather(-1, at).flatten(2).sum(2), by_out, out.new_zeros(*out.shape[:2], 0)
+        return log_p.gather(-1, at).squeeze(-1), by_out, out.new_zeros(*out.shape[:3], 0)
 
     def describe(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor) -> dict[str, Tensor]:
         return {"probs": out.softmax(-1)}
@@ -337,18 +337,18 @@ class Normal(_LocationScale):
         loc, scale = self.split(out, noise, y.shape[1:], unit)
         z = (y - loc) / scale
         square = z.square()
+        density = _event_sum(-0.5 * square - (scale.log() + HALF_LOG_2PI), y.ndim)
+        nothing = out.new_zeros(*out.shape[:3], 0)
         if self.scale == "heteroscedastic":
-            total = -0.5 * square.flatten(2).sum(2) - (scale.log() + HALF_LOG_2PI).flatten(2).sum(2)
             # scale = FLOOR + softplus(raw), whose derivative is 1 - exp(-softplus(raw))
             by_raw = (square - 1) / scale * -torch.expm1(FLOOR - scale)
-            return total, _by_outputs(z / scale, by_raw, out), out.new_zeros(*out.shape[:2], 0)
-        constant = (scale.log() + HALF_LOG_2PI).expand_as(z[:1, :1] if noise.numel() == 0 else z[:, :1])
-        total = -0.5 * square.flatten(2).sum(2) - constant.flatten(2).sum(2)
+            return density, _by_outputs(z / scale, by_raw, out), nothing
+        by_out = (z / scale).reshape(out.shape)
         if noise.numel() == 0:
-            return total, (z / scale).reshape(out.shape), out.new_zeros(*out.shape[:2], 0)
-        ratio = noise.exp() / scale.reshape(noise.shape)
-        by_scale = (square - 1).sum(2).reshape(*out.shape[:2], -1) * ratio.unsqueeze(1)
-        return total, (z / scale).reshape(out.shape), by_scale
+            return density, by_out, nothing
+        # scale = FLOOR + exp(noise)
+        by_noise = (square - 1) * (1 - FLOOR / scale)
+        return density, by_out, by_noise.reshape(*out.shape[:3], -1)
 
     def standard_draw(self, like: Tensor, source: torch.Generator) -> Tensor:
         return torch.empty_like(like).normal_(generator=source)

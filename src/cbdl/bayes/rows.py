@@ -57,6 +57,8 @@ class Batch:
     weight: Tensor
     checked: bool = True
     """Whether the likelihood has seen these targets before; not those of a stream."""
+    folds: Tensor | None = None
+    """(batch,) the fold of every row; members that leave out a fold do not see its rows."""
 
 
 class TrainingData(Protocol):
@@ -125,6 +127,8 @@ class Data:
     targets: Standard
     weights: Tensor | None = None
     validation: Data | None = None
+    folds: Tensor | None = None
+    """(rows,) the fold of every row, for members that leave one out."""
 
     @property
     def held(self) -> Data:
@@ -145,7 +149,7 @@ class Data:
     def digest(self) -> str:
         """sha256 of everything that training sees."""
         sha = hashlib.sha256()
-        for x in (self.x, self.y, self.weights):
+        for x in (self.x, self.y, self.weights, self.folds):
             if x is not None:
                 sha.update(f"{x.dtype}{tuple(x.shape)}".encode())
                 sha.update(bytes_of(x))
@@ -167,19 +171,24 @@ class Data:
         small = self.x.numel() * self.x.element_size() < memory.limit() // 4
         x, y = (self.x[order], self.y[order]) if small else (self.x, self.y)
         w = weight if self.weights is None else weight[order]
+        folds = None if self.folds is None else self.folds[order]
         for a, b in bounds(rows, steps)[start:]:
             part = w if self.weights is None else w[a:b]
+            own = None if folds is None else folds[a:b]
             if small:
-                yield Batch(x[a:b], y[a:b], part)
+                yield Batch(x[a:b], y[a:b], part, folds=own)
             else:
-                yield Batch(x[order[a:b]], y[order[a:b]], part)
+                yield Batch(x[order[a:b]], y[order[a:b]], part, folds=own)
 
     def parts(self, batch_size: int) -> Iterator[Batch]:
         """All rows once, in order, weighted so that the sums over parts add up to the mean."""
         weight = step_weight(self, 1)
         for a in range(0, self.rows, batch_size):
-            part = weight if self.weights is None else weight[a : a + batch_size]
-            yield Batch(self.x[a : a + batch_size], self.y[a : a + batch_size], part)
+            here = slice(a, a + batch_size)
+            part = weight if self.weights is None else weight[here]
+            yield Batch(
+                self.x[here], self.y[here], part, folds=None if self.folds is None else self.folds[here]
+            )
 
     def in_units(self, inputs: Standard, targets: Standard) -> Data:
         """The same rows, which are in the user's units, in those of another training."""
@@ -201,6 +210,7 @@ class Data:
             targets=self.targets.to(device, kind),
             weights=None if self.weights is None else placed(self.weights),
             validation=None if self.validation is None else self.validation.to(device, dtype),
+            folds=None if self.folds is None else self.folds.to(device),
         )
 
 

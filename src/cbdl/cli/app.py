@@ -20,6 +20,7 @@ from cbdl.bayes.checkpoint import CheckpointError
 from cbdl.cli import show
 from cbdl.cli.spelling import parse_net, parse_prior
 from cbdl.engines import Engine, Local, Processes, Ray, WorkerError
+from cbdl.left_out import How
 from cbdl.tables import answers, learning
 from cbdl.tables.files import UsageError, write_rows
 
@@ -50,9 +51,17 @@ class EngineName(StrEnum):
 
 
 class RegionName(StrEnum):
+    calibrated = "calibrated"
     union = "union"
     lower_density = "lower-density"
     minimal = "minimal"
+
+
+class CalibrationName(StrEnum):
+    auto = "auto"
+    weights = "weights"
+    folds = "folds"
+    none = "none"
 
 
 class ProfileName(StrEnum):
@@ -66,6 +75,12 @@ class PredictiveName(StrEnum):
     normal = "normal"
 
 
+CALIBRATIONS: dict[CalibrationName, How | None] = {
+    CalibrationName.auto: "auto",
+    CalibrationName.weights: "weights",
+    CalibrationName.folds: "folds",
+    CalibrationName.none: None,
+}
 ENGINES: dict[EngineName, Callable[[], Engine]] = {
     EngineName.local: Local,
     EngineName.processes: Processes,
@@ -113,6 +128,10 @@ def _between(least: float, most: float, what: str) -> Callable[[float | None], f
     return check
 
 
+def _kind(region: RegionName) -> str | None:
+    return None if region is RegionName.calibrated else region.value
+
+
 def _samples(text: str) -> int | Literal["auto"]:
     if text == "auto":
         return "auto"
@@ -131,7 +150,14 @@ Alpha = Annotated[
 Phi = Annotated[
     float | None, typer.Option(help="Abstain where the aleatoric uncertainty (nats) is above this.")
 ]
-Region = Annotated[RegionName, typer.Option("--method", help="Which region; minimal is the smallest.")]
+Region = Annotated[
+    RegionName,
+    typer.Option(
+        "--method",
+        help="Which region: calibrated covers a share of 1 - alpha of new outcomes; the others hold 1 - alpha under "
+        "every distribution of the credal set, minimal is the smallest of them.",
+    ),
+]
 Samples = Annotated[
     str, typer.Option(help='Draws of the parameters, or "auto": until Monte Carlo noise is below 0.01 nats.')
 ]
@@ -173,14 +199,12 @@ def fit(
         typer.Option(
             metavar="PRIOR",
             help="Once for each prior: normal:LOC:SCALE, laplace:LOC:SCALE, student-t:DF:LOC:SCALE, "
-            "cauchy:LOC:SCALE, horseshoe:SCALE. [default: three Normals, scales 2, 4, 8 over the root of the fan-in]",
+            "cauchy:LOC:SCALE, horseshoe:SCALE. [default: three Normals, scales 1, 3, 9 over the root of the fan-in]",
         ),
     ] = None,
     net: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NET", help="Once for each network, by its hidden layers. [default: mlp:32 and mlp:16,16]"
-        ),
+        typer.Option(metavar="NET", help="Once for each network, by its hidden layers. [default: mlp:16,16]"),
     ] = None,
     drop: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="A column to leave out; once for each.")
@@ -188,11 +212,15 @@ def fit(
     impute: Annotated[
         bool, typer.Option("--impute", help="Fill missing values with the median or the most frequent value.")
     ] = False,
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="[default: enough for 600 steps, at least 20]")
-    ] = None,
-    batch_size: Annotated[int, typer.Option(min=1)] = recipe.BATCH_SIZE,
-    lr: Annotated[float, typer.Option(callback=positive, help="Learning rate.")] = recipe.LEARNING_RATE,
+    steps: Annotated[int, typer.Option(min=60, help="Length of the training.")] = recipe.STEPS,
+    plausible: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="Leave out members less plausible than this; 0: keep them all."),
+    ] = recipe.PLAUSIBLE,
+    calibration: Annotated[
+        CalibrationName,
+        typer.Option(help="How the level of calibrated regions is found, from training rows alone."),
+    ] = CalibrationName.auto,
     temperature: Annotated[
         float, typer.Option(callback=positive, help="Weight of the prior; 1 is Bayes' rule.")
     ] = 1.0,
@@ -221,9 +249,9 @@ def fit(
             tuple(parse_net(n) for n in net) if net else learning.Settings.nets,
             tuple(drop or ()),
             impute,
-            epochs,
-            batch_size,
-            lr,
+            steps,
+            plausible,
+            CALIBRATIONS[calibration],
             temperature,
             seed,
             held_out,
@@ -262,7 +290,7 @@ def predict(
     ] = None,
     alpha: Alpha = 0.05,
     phi: Phi = None,
-    region: Region = RegionName.union,
+    region: Region = RegionName.calibrated,
     samples: Samples = str(recipe.DRAWS),
     predictive: Predictive = PredictiveName.mixture,
     keep: Annotated[
@@ -288,7 +316,7 @@ def predict(
     """
     with _reported(lambda: "Nothing was written." if out else "The answers so far are above."):
         options = answers.Options(
-            alpha, region.value, _samples(samples), predictive.value, phi, floor, tuple(keep or ())
+            alpha, _kind(region), _samples(samples), predictive.value, phi, floor, tuple(keep or ())
         )
         if out is not None:
             _check_output(out, table)
@@ -331,7 +359,7 @@ def evaluate(
     table: Table,
     alpha: Alpha = 0.05,
     phi: Phi = None,
-    region: Region = RegionName.union,
+    region: Region = RegionName.calibrated,
     samples: Samples = str(recipe.DRAWS),
     predictive: Predictive = PredictiveName.mixture,
     as_json: Json = False,
@@ -341,7 +369,7 @@ def evaluate(
     Is the decision right, and does the region cover the outcome?
     """
     with _reported(lambda: "Run it again to start from the beginning."):
-        options = answers.Options(alpha, region.value, _samples(samples), predictive.value, phi)
+        options = answers.Options(alpha, _kind(region), _samples(samples), predictive.value, phi)
         scores = answers.evaluate(answers.Trained.load(model), table, options)
     if as_json:
         _print_json(scores)

@@ -67,6 +67,11 @@ def scores(values: Mapping[str, Any]) -> None:
     _pairs(f"{values['rows']} rows", score_rows(values))
 
 
+def _dropped(members: Sequence[str]) -> str:
+    """Which members the data refuted."""
+    return f" ({len(members)} refuted by the data: {'; '.join(members)})" if members else ""
+
+
 def fit(summary: Mapping[str, Any], *, chosen: bool) -> None:
     other = "regression" if summary["task"] == "classification" else "classification"
     hint = f"  (chosen by the target's values; --task {other} for the other)" if chosen else ""
@@ -74,7 +79,7 @@ def fit(summary: Mapping[str, Any], *, chosen: bool) -> None:
         ("model", summary["model"]),
         ("task", f"{summary['task']} of {summary['target']}{hint}"),
         ("trained on", f"{summary['rows']} rows, {summary['features']} features"),
-        ("members", f"{summary['members']} Bayesian networks"),
+        ("members", f"{summary['members']} Bayesian networks" + _dropped(summary["dropped"])),
     ]
     if summary["classes"]:
         rows.append(("classes", shortened(summary["classes"])))

@@ -35,7 +35,7 @@ class Task:
     @property
     def name(self) -> str:
         """A file name for this group of members."""
-        ks = [str(m.k) for m in self.members]
+        ks = [str(m.k) if m.fold is None else f"{m.k}.{m.fold}" for m in self.members]
         return f"likelihood-{self.s}-priors-{'-'.join(ks) if len(ks) <= 8 else ks[0] + '-to-' + ks[-1]}"
 
     def cohort(self, data: TrainingData) -> Cohort:

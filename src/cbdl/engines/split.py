@@ -19,7 +19,7 @@ from torch import Tensor
 
 from cbdl import files
 from cbdl.bayes.checkpoint import CheckpointError
-from cbdl.bayes.cohort import Cohort
+from cbdl.bayes.cohort import Cohort, Member
 from cbdl.bayes.methods.protocol import Method, Posterior
 from cbdl.bayes.train import Record
 
@@ -47,7 +47,7 @@ class Group:
         members = self.task(todo).members
         first, last = members[0].k, members[-1].k
         which = f"prior {first}" if len(members) == 1 else f"priors {first} to {last}"
-        return f"likelihood {members[0].s}, {which}"
+        return f"likelihood {members[0].s}, {which}{'' if members[0].fold is None else ', folds'}"
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,11 @@ def split(todo: Sequence[Task], workers: int, directory: Path | str | None = Non
 
 
 def _names(task: Task) -> list[list[int]]:
-    return [[m.k, m.s] for m in task.members]
+    return [_name(m) for m in task.members]
+
+
+def _name(member: Member) -> list[int]:
+    return [member.k, member.s, *([] if member.fold is None else [member.fold])]
 
 
 def _remembered(path: Path, todo: Sequence[Task]) -> list[Group]:
@@ -108,7 +112,7 @@ def _remembered(path: Path, todo: Sequence[Task]) -> list[Group]:
             f"cannot read {path} ({error}). Delete the directory to start again, or use another one"
         ) from error
     parts, position = [], 0
-    members = [[(m.k, m.s) for m in task.members] for task in todo]
+    members = [[tuple(_name(m)) for m in task.members] for task in todo]
     for cohort, own in enumerate(members):
         start = 0
         while position < len(saved) and start < len(own) and saved[position]:

@@ -7,7 +7,7 @@ both to `CBDL`, and read single answers off the credal set: a label, probabiliti
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +17,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cbdl import recipe
 from cbdl.bayes.likelihoods import Likelihood
-from cbdl.bayes.methods import Method
-from cbdl.credal import CredalSet
+from cbdl.credal import CredalSet, Region
 from cbdl.estimators.networks import WarmStart
-from cbdl.estimators.weights import Floats
+from cbdl.estimators.weights import Floats, merged
+from cbdl.evaluate.conformal import Conformity, conformity
 from cbdl.model import CBDL
 
 ROWS = 4096
@@ -31,18 +31,21 @@ class Credal(BaseEstimator):  # type: ignore[misc]
     """What the two estimators share: from checked arrays to a trained `CBDL`, and from rows to credal sets."""
 
     model_: CBDL
+    conformity_: Conformity | None
+    """The levels that training outcomes needed, each predicted as if it had not been seen; None: not asked for."""
+    _target_checks: ClassVar[dict[str, Any]] = {}
 
     def _train(self, X: Floats, y: NDArray[Any], weights: Floats | None, parts: Sequence[Likelihood]) -> Self:
-        """Fit the model; rows without weight are left out, as if they had never been there."""
-        if weights is not None:
-            keep = weights > 0
-            X, y, weights = X[keep], y[keep], weights[keep]
-        method = self._method(len(X))
+        """Fit the model, leave out members that the data refute, and see what level regions need."""
+        check_calibration(self.calibration)
+        X, y, weights = merged(X, y, weights)
+        method = recipe.method(self.steps) if self.method is None else self.method
         begun = self.model_.learned if self.warm_start and hasattr(self, "model_") else None
         model = CBDL(
             recipe.PRIORS if self.priors is None else self.priors,
             parts,
             method if begun is None else WarmStart(method, begun),
+            plausible=self.plausible,
             seed=self._seed(),
             standardize=self.standardize,
             engine=self.engine,
@@ -50,21 +53,25 @@ class Credal(BaseEstimator):  # type: ignore[misc]
             dtype=recipe.DTYPE,
             verbose=self.verbose,
         ).fit(X, y, sample_weight=weights)
+        self.conformity_ = None if self.calibration is None else model.conformity(self.calibration)
         model.method = method
         self.model_ = model
         return self
 
-    def _method(self, rows: int) -> Method:
-        """The user's method, or mean-field inference of a length that small data does not shorten."""
-        if self.method is not None:
-            chosen: Method = self.method
-            return chosen
-        for name in ("steps", "epochs", "batch_size"):
-            value = getattr(self, name)
-            if int(value) != value or value < 1:
-                raise ValueError(f"{name} is {value}; it must be a whole number of at least 1")
-        length = recipe.epochs(rows, steps=self.steps, least=self.epochs, batch_size=self.batch_size)
-        return recipe.method(length, batch_size=self.batch_size, learning_rate=self.learning_rate)
+    def calibrate(self, X: Any, y: Any) -> Self:
+        """Set the levels of calibrated regions by these rows, which must not be those of `fit`."""
+        X, y = validate_data(self, X, y, reset=False, dtype=np.float64, **self._target_checks)
+        check_is_fitted(self)
+        self.conformity_ = conformity(self._sets(X), self._outcomes(y))
+        return self
+
+    def _region(self, sets: CredalSet, alpha: float, method: str, calibration: str | None) -> Region:
+        """The calibrated region, or with `calibration=None` the plain one of that kind."""
+        if calibration not in ("fit", None):
+            raise ValueError(f'calibration is {calibration!r}; give "fit" or None')
+        if calibration is None or self.conformity_ is None:
+            return sets.region(alpha, method)
+        return self.conformity_.region(sets, alpha)
 
     def _seed(self) -> int:
         """`random_state` itself if it is a number, so that CBDL with the same seed gives the same model."""
@@ -88,3 +95,13 @@ class Credal(BaseEstimator):  # type: ignore[misc]
     def predict_credal(self, X: Any) -> CredalSet:
         """The credal set of every row: `.uncertainty()`, `.region(alpha)`, `.decide(rule)`, `.floor`..."""
         return self._sets(self._rows(X))
+
+    def _outcomes(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Targets as the credal sets know them."""
+        raise NotImplementedError
+
+
+def check_calibration(given: Any) -> None:
+    """A ValueError unless it is a way to leave out rows, or None."""
+    if given is not None and given not in ("auto", "weights", "folds"):
+        raise ValueError(f'calibration is {given!r}; give "auto", "weights", "folds" or None')

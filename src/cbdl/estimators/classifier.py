@@ -15,6 +15,7 @@ from cbdl import recipe
 from cbdl.bayes import likelihoods
 from cbdl.bayes.methods import Method
 from cbdl.bayes.priors import PriorLike
+from cbdl.credal import CredalSet
 from cbdl.estimators.base import Credal
 from cbdl.estimators.networks import Architecture, factories
 from cbdl.estimators.weights import Floats, class_weights, sample_weights
@@ -26,19 +27,20 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
     - `priors`: one or more priors (or mappings of patterns to priors); None: three Normals, see `cbdl.recipe.PRIORS`
     - `architectures`: one network each: the widths of hidden layers, or a function (inputs, outputs) -> nn.Module
     - `activation` of the hidden layers: "relu", "tanh", "gelu" or "silu"
-    - `method`: an inference method such as `cbdl.Laplace()`; None: `cbdl.MeanField` with the next four settings
-    - `learning_rate` of its first step; it falls to 0 along a cosine
-    - `steps`, `epochs`: the length of the training: the larger of `steps` and `epochs` passes over the data
-    - `batch_size`: rows of a step; with no more rows than this, weights and repeated rows are exactly the same
+    - `method`: an inference method such as `cbdl.Laplace()`; None: `cbdl.MCLMC` of so many `steps`
+    - `plausible`: members that predict rows which they have not seen clearly worse than the best are left out; 0: none
+    - `calibration`: how the levels of `predict_set` are found without rows of their own: "weights", "folds" or "auto"
+      (see `CBDL.left_out`); None: not at all, which saves time
     - `samples`: draws from every posterior for a prediction, or "auto"
-    - `decision`: what `predict` says: the "maximin" label, or the likeliest one of the "average" (`predict_proba`)
+    - `decision`: what `predict` says: the likeliest label of the "average" (`predict_proba`), or the "maximin" one
     - `class_weight`: a mapping of labels to weights, or "balanced"
     - `standardize`: inputs to (weighted) mean 0 and variance 1
     - `warm_start`: `fit` starts from the networks of the fit before
     - `random_state`: a number gives the same model each time, that of `CBDL` with this seed
     - `engine`, `device`, `verbose`: as in `CBDL`
 
-    Learned: `classes_`, `model_` (the `CBDL`, with labels 0, ..., J - 1), `n_features_in_`, `feature_names_in_`.
+    Learned: `classes_`, `model_` (the `CBDL`, with labels 0, ..., J - 1), `conformity_` (the levels behind calibrated
+    sets), `n_features_in_`, `feature_names_in_`.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
@@ -58,12 +60,11 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
         *,
         activation: str = "relu",
         method: Method | None = None,
-        learning_rate: float = recipe.LEARNING_RATE,
         steps: int = recipe.STEPS,
-        epochs: int = recipe.EPOCHS,
-        batch_size: int = recipe.BATCH_SIZE,
+        plausible: float = recipe.PLAUSIBLE,
+        calibration: Any = "auto",
         samples: Any = recipe.DRAWS,
-        decision: str = "maximin",
+        decision: str = "average",
         class_weight: Any = None,
         standardize: bool = True,
         warm_start: bool = False,
@@ -76,10 +77,9 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
         self.architectures = architectures
         self.activation = activation
         self.method = method
-        self.learning_rate = learning_rate
         self.steps = steps
-        self.epochs = epochs
-        self.batch_size = batch_size
+        self.plausible = plausible
+        self.calibration = calibration
         self.samples = samples
         self.decision = decision
         self.class_weight = class_weight
@@ -114,10 +114,10 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
         return self._train(X, labels, weights, [likelihoods.Categorical(net) for net in nets])
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """(rows,): the maximin label, argmax_y min_k p_k(y): the best one in the worst case (modified Step 6).
+        """(rows,): the label with the largest `predict_proba`; with `decision="maximin"` argmax_y min_k p_k(y), the
+        best one in the worst case (modified Step 6).
 
-        Where all members find the same label likeliest, it is that one, and the largest of `predict_proba` too. Where
-        they do not, maximin and average may differ.
+        Where all members find the same label likeliest, both are that one.
         """
         rules = {
             # of labels that are equally good the first: a random one would depend on the other rows
@@ -134,9 +134,27 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
         """(rows, J): the centre of the credal set, the mean of its extremes."""
         return self._by_parts(X, lambda sets: sets.center())
 
-    def predict_set(self, X: Any, alpha: float = 0.05, method: str = "union") -> NDArray[np.bool_]:
-        """(rows, J) bool: the labels that the whole credal set covers with probability 1 - alpha (Step 6).
+    def predict_set(
+        self, X: Any, alpha: float = 0.05, method: str = "union", *, calibration: str | None = "fit"
+    ) -> NDArray[np.bool_]:
+        """(rows, J) bool: labels that hold the true one for a share of 1 - alpha of new rows (Step 6, calibrated).
 
-        `method`: "union", "lower-density" or "minimal"; columns in the order of `classes_`.
+        The credal region at the level that training rows needed, each predicted as if it had not been seen, and never
+        empty.
+        With `calibration=None`: the labels that the whole credal set covers with probability 1 - alpha, where `method`
+        is "union", "lower-density" or "minimal". Columns in the order of `classes_`.
         """
-        return self._by_parts(X, lambda sets: sets.region(alpha, method).mask)
+
+        def mask(sets: CredalSet) -> NDArray[np.bool_]:
+            labels = np.asarray(self._region(sets, alpha, method, calibration).mask)
+            best = np.asarray(sets.center()).argmax(-1)
+            labels[np.arange(len(labels)), best] |= ~labels.any(-1)
+            return labels
+
+        return self._by_parts(X, mask)
+
+    def _outcomes(self, y: NDArray[Any]) -> NDArray[Any]:
+        unknown = ~np.isin(y, self.classes_)
+        if unknown.any():
+            raise ValueError(f"y holds {y[unknown][0]!r}; the classes of fit are {self.classes_.tolist()}")
+        return np.searchsorted(self.classes_, y)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, Self, overload
+from typing import Any, ClassVar, Literal, Self, overload
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -25,8 +26,9 @@ from cbdl.prediction import Form
 class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
     """A regressor that knows what it does not know, for one output or several.
 
-    - `noise`: the standard deviation of the targets around the network: "learned" (one for each output and member),
-      "heteroscedastic" (a second output of the network), or a number in the units of y
+    - `noise`: the standard deviation of the targets around the network: "learned" (the same for every input),
+      "heteroscedastic" (a second output of the network), or a number in the units of y; several of them in a sequence
+      are so many likelihoods. None: both "learned" and "heteroscedastic"
     - `predictive`: "mixture" (every draw of the network counts, exact) or "normal" (one Normal a member, as in the
       paper; faster regions). Several outputs are always Normals
     - `standardize`: inputs and targets to (weighted) mean 0 and variance 1
@@ -41,19 +43,20 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
     True
     """
 
+    _target_checks: ClassVar[dict[str, Any]] = {"multi_output": True, "y_numeric": True}
+
     def __init__(
         self,
         priors: Sequence[PriorLike] | None = None,
         architectures: Sequence[Architecture] = recipe.HIDDEN,
         *,
         activation: str = "relu",
-        noise: Scale = "learned",
+        noise: Scale | Sequence[Scale] | None = None,
         predictive: Form = "mixture",
         method: Method | None = None,
-        learning_rate: float = recipe.LEARNING_RATE,
         steps: int = recipe.STEPS,
-        epochs: int = recipe.EPOCHS,
-        batch_size: int = recipe.BATCH_SIZE,
+        plausible: float = recipe.PLAUSIBLE,
+        calibration: Any = "auto",
         samples: Any = recipe.DRAWS,
         standardize: bool = True,
         warm_start: bool = False,
@@ -68,10 +71,9 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
         self.noise = noise
         self.predictive = predictive
         self.method = method
-        self.learning_rate = learning_rate
         self.steps = steps
-        self.epochs = epochs
-        self.batch_size = batch_size
+        self.plausible = plausible
+        self.calibration = calibration
         self.samples = samples
         self.standardize = standardize
         self.warm_start = warm_start
@@ -88,16 +90,28 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Steps 1 to 3 of Algorithm 1, from X (rows, features) and numbers y (rows,) or (rows, outputs)."""
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
-        check_scale(self.noise, "noise")
+        noises = self._noises()
         weights = sample_weights(sample_weight, len(X))
         targets = np.asarray(y, dtype=np.float64)
         self._shape = targets.shape[1:]
         # one column is a problem on the line, where regions are exact
         targets = targets[:, 0] if self._shape == (1,) else targets
-        outputs = math.prod(self._shape) * (2 if self.noise == "heteroscedastic" else 1)
-        nets = factories(self.architectures, X.shape[1], outputs, self.activation)
-        parts = [likelihoods.Normal(net, scale=self.noise) for net in nets]
+        parts = []
+        for noise in noises:
+            outputs = math.prod(self._shape) * (2 if noise == "heteroscedastic" else 1)
+            nets = factories(self.architectures, X.shape[1], outputs, self.activation)
+            parts += [likelihoods.Normal(net, scale=noise) for net in nets]
         return self._train(X, targets, weights, parts)
+
+    def _noises(self) -> tuple[Scale, ...]:
+        """The noise models, checked."""
+        given = recipe.NOISES if self.noise is None else self.noise
+        noises = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
+        if not noises:
+            raise ValueError("noise is empty; give at least one")
+        for noise in noises:
+            check_scale(noise, "noise")
+        return noises
 
     def _sets(self, rows: Floats) -> CredalSet:
         return self.model_.predict(rows, self.samples, predictive=self.predictive)
@@ -108,29 +122,54 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
 
     @overload
     def predict_interval(
-        self, X: Any, alpha: float = 0.05, method: str | None = None, return_region: Literal[False] = False
+        self,
+        X: Any,
+        alpha: float = 0.05,
+        method: str | None = None,
+        return_region: Literal[False] = False,
+        *,
+        calibration: str | None = "fit",
     ) -> tuple[Floats, Floats]: ...
     @overload
     def predict_interval(
-        self, X: Any, alpha: float = 0.05, method: str | None = None, *, return_region: Literal[True]
+        self,
+        X: Any,
+        alpha: float = 0.05,
+        method: str | None = None,
+        *,
+        return_region: Literal[True],
+        calibration: str | None = "fit",
     ) -> Region: ...
     def predict_interval(
-        self, X: Any, alpha: float = 0.05, method: str | None = None, return_region: bool = False
+        self,
+        X: Any,
+        alpha: float = 0.05,
+        method: str | None = None,
+        return_region: bool = False,
+        *,
+        calibration: str | None = "fit",
     ) -> tuple[Floats, Floats] | Region:
-        """(lower, upper), each shaped like `predict`: the hull of the region that covers with 1 - alpha (Step 6).
+        """(lower, upper), each shaped like `predict`: the hull of a region with a share of 1 - alpha of new outcomes.
 
-        The whole credal set agrees that the outcome lies in the region with probability at least 1 - alpha; of several
-        outputs, all of them at once. `method`: "union" (default for one output), "lower-density" or "minimal"; for
-        several outputs also "box" (the default there). With `return_region`, the region itself instead: between its
-        ends it may have holes.
+        The credal region at the level that training rows needed, each predicted as if it had not been seen. With
+        `calibration=None` the plain one (Step 6): the whole credal set agrees that the outcome lies in it with
+        probability at least 1 - alpha; of several outputs, all of them at once. `method`, for plain regions: "union"
+        (default for one output), "lower-density" or "minimal"; for several outputs also "box" (the default there). With
+        `return_region`, the region itself: between its ends it may have holes.
         """
         check_is_fitted(self)
         several = math.prod(self._shape) > 1
         chosen = method or ("box" if several else "union")
         if return_region:
-            return self._sets(self._rows(X)).region(alpha, chosen)
-        ends = self._by_parts(X, lambda sets: np.stack(sets.region(alpha, chosen).hull(), 1))
+            return self._region(self._sets(self._rows(X)), alpha, chosen, calibration)
+        ends = self._by_parts(
+            X, lambda sets: np.stack(self._region(sets, alpha, chosen, calibration).hull(), 1)
+        )
         return self._like_targets(ends[:, 0]), self._like_targets(ends[:, 1])
+
+    def _outcomes(self, y: NDArray[Any]) -> NDArray[Any]:
+        targets = np.asarray(y, dtype=np.float64)
+        return targets[:, 0] if self._shape == (1,) else targets
 
     def _like_targets(self, values: Floats) -> Floats:
         return values.reshape(len(values), *self._shape)

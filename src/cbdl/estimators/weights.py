@@ -51,3 +51,22 @@ def class_weights(given: Any, classes: NDArray[Any], labels: NDArray[Any], weigh
     if not (np.isfinite(share).all() and (share >= 0).all()):
         raise ValueError(f"class_weight is {dict(given)}; weights are finite and at least 0")
     return np.asarray(own * share[labels], dtype=np.float64)
+
+
+def merged(X: Floats, y: NDArray[Any], weights: Floats | None) -> tuple[Floats, NDArray[Any], Floats | None]:
+    """The rows with their weights, equal rows as one with the sum of their weights; rows without weight left out.
+
+    A row of weight 2 and the same row twice are then the same data, to the last bit. Rows that are all different, and
+    count equally, stay as they are.
+    """
+    if weights is not None:
+        keep = weights > 0
+        X, y, weights = X[keep], y[keep], weights[keep]
+    if weights is not None and (weights == 1).all():
+        weights = None
+    whole = np.column_stack([X, y])
+    rows, first, place = np.unique(whole, axis=0, return_index=True, return_inverse=True)
+    if weights is None and len(rows) == len(whole):
+        return X, y, None
+    own = np.bincount(place.reshape(-1), weights, len(rows)).astype(np.float64)
+    return X[first], y[first], None if (own == 1).all() else own

@@ -10,12 +10,66 @@ predictive, and the conformalised credal region.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from cbdl.credal import Array, ArrayLike, CredalSet, Region, check_alpha
+
+
+@dataclass(frozen=True, repr=False)
+class Conformity:
+    """How well regions hold outcomes that were not learned from: for each the level of the smallest region with it.
+
+    log_survival: (n,) log(1 - level) of every outcome
+    counts:       (n,) how often each counts
+    how:          where the outcomes come from, in words
+    """
+
+    log_survival: npt.NDArray[np.float64]
+    counts: npt.NDArray[np.float64]
+    how: str = "held-out outcomes"
+
+    def needed(self, alpha: float) -> float:
+        """log(1 - level) that a share of 1 - alpha of fresh outcomes needs; -inf if there are too few to know."""
+        check_alpha(alpha)
+        order = np.argsort(-self.log_survival, kind="stable")
+        total = np.cumsum(self.counts[order])
+        rank = (total[-1] + 1) * (1 - alpha) - 1e-9
+        # counts that are whole numbers make whole ranks
+        rank = math.ceil(rank) if np.all(self.counts == np.round(self.counts)) else rank
+        place = int(np.searchsorted(total, rank - 1e-9))
+        return -math.inf if place == len(total) else float(self.log_survival[order[place]])
+
+    def region(self, prediction: CredalSet, alpha: float) -> Region:
+        """The credal region of new predictions at the level that covers 1 - alpha; at level 1 - alpha, the plain
+        one, where there are too few outcomes to know better."""
+        needed = self.needed(alpha)
+        if needed == -math.inf:
+            return prediction.region(alpha)
+        return prediction.region_at_level(log_survival=needed)
+
+    def to_json(self) -> dict[str, Any]:
+        """What `from_json` reads."""
+        logs = np.maximum(self.log_survival, -1e300)  # JSON has no infinity
+        return {"log_survival": logs.tolist(), "counts": self.counts.tolist(), "how": self.how}
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> Conformity:
+        """The inverse of `to_json`; a ValueError if it is not that."""
+        logs, counts = (np.asarray(given.get(name), dtype=np.float64) for name in ("log_survival", "counts"))
+        if logs.ndim != 1 or logs.shape != counts.shape or not len(logs) or not (counts > 0).all():
+            raise ValueError("a calibration holds equally many levels and counts, one at least")
+        if not (logs <= 0).all():
+            raise ValueError("a calibration holds log(1 - level), which is at most 0")
+        return cls(logs, counts, str(given.get("how", "")))
+
+    def __repr__(self) -> str:
+        levels = ", ".join(f"{1 - a:g}: {_spelled(self.needed(a))}" for a in (0.2, 0.1, 0.05))
+        return f"Conformity of {len(self.counts)} outcomes ({self.how}); level needed to cover {levels}"
 
 
 @dataclass(frozen=True)
@@ -83,19 +137,20 @@ class Calibration:
 def calibrate(prediction: CredalSet, y: ArrayLike, alpha: float) -> Calibration:
     """Levels from predictions for calibration inputs and their outcomes `y`."""
     check_alpha(alpha)
-    scores = [np.asarray(s.log_survival(y)).reshape(-1) for s in (prediction, prediction.point())]
-    (credal, credal_logs), (average, average_logs) = (_quantile(s, alpha) for s in scores)
-    return Calibration(alpha, credal, average, len(scores[0]), credal_logs, average_logs)
+    scores = [conformity(s, y) for s in (prediction, prediction.point())]
+    logs = [score.needed(alpha) for score in scores]
+    levels = [math.inf if needed == -math.inf else -math.expm1(needed) for needed in logs]
+    return Calibration(alpha, levels[0], levels[1], len(scores[0].counts), logs[0], logs[1])
 
 
-def _quantile(log_survival: npt.NDArray[np.float64], alpha: float) -> tuple[float, float]:
-    """The ceil((n + 1)(1 - alpha))-th smallest level, and its log survival; (inf, -inf) if there are too few."""
-    n = len(log_survival)
-    rank = math.ceil((n + 1) * (1 - alpha) - 1e-9)
-    if rank > n:
-        return math.inf, -math.inf
-    logs = float(np.sort(log_survival)[n - rank])
-    return -math.expm1(logs), logs
+def conformity(
+    prediction: CredalSet, y: ArrayLike, counts: ArrayLike | None = None, how: str = "held-out outcomes"
+) -> Conformity:
+    """The levels that predictions need to hold their outcomes `y`, each of which counts once or `counts` times."""
+    logs = np.asarray(prediction.log_survival(y), dtype=np.float64).reshape(-1)
+    return Conformity(
+        logs, np.ones_like(logs) if counts is None else np.asarray(counts, dtype=np.float64), how
+    )
 
 
 def _spelled(log_survival: float) -> str:

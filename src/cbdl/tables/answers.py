@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cbdl import recipe
-from cbdl.credal.base import CredalSet
+from cbdl.credal import CredalSet, Region
+from cbdl.evaluate.conformal import Conformity
 from cbdl.model import CBDL, load
 from cbdl.prediction import Form
 from cbdl.store import read_manifest
@@ -31,6 +32,8 @@ class Trained:
     target: str
     classes: tuple[str, ...]
     columns: tuple[Column, ...]
+    conformity: Conformity | None = None
+    """The levels of calibrated regions; None: the model was not calibrated."""
 
     @classmethod
     def load(cls, folder: str | Path) -> Trained:
@@ -40,12 +43,27 @@ class Trained:
         if "columns" not in extra:
             raise TableError(f"{folder} was not trained from a table; use it from Python: cbdl.load")
         columns = from_json(extra["columns"])
-        return cls(load(folder), extra["task"], extra["target"], tuple(extra["classes"]), columns)
+        levels = extra.get("conformity")
+        known = None if levels is None else Conformity.from_json(levels)
+        return cls(load(folder), extra["task"], extra["target"], tuple(extra["classes"]), columns, known)
 
     def described(self) -> dict[str, Any]:
         """What a saved model keeps beside its networks."""
         columns = to_json(self.columns)
-        return {"task": self.task, "target": self.target, "classes": list(self.classes), "columns": columns}
+        levels = None if self.conformity is None else self.conformity.to_json()
+        return {
+            "task": self.task,
+            "target": self.target,
+            "classes": list(self.classes),
+            "columns": columns,
+            "conformity": levels,
+        }
+
+    def region(self, credal: CredalSet, options: Options) -> Region:
+        """The calibrated region, or the plain one of the kind that is asked for."""
+        if options.method is None and self.conformity is not None:
+            return self.conformity.region(credal, options.alpha)
+        return credal.region(options.alpha, options.method or "union")
 
 
 @dataclass(frozen=True)
@@ -53,7 +71,8 @@ class Options:
     """How a model is asked: level and kind of the region, draws, and when to abstain (nats)."""
 
     alpha: float = 0.05
-    method: str = "union"
+    method: str | None = None
+    """None: calibrated, if the model is; else "union", "lower-density" or "minimal"."""
     samples: int | Literal["auto"] = recipe.DRAWS
     predictive: Form = "mixture"
     phi: float | None = None
@@ -79,7 +98,7 @@ def predict(trained: Trained, path: str | Path, options: Options) -> Iterator[di
 def _answers(trained: Trained, X: Floats, options: Options) -> dict[str, list[Any]]:
     """Column by column: the decision, the region, and the uncertainties in nats."""
     credal = trained.model.predict(X, options.samples, predictive=options.predictive)
-    split, region = credal.uncertainty(), credal.region(options.alpha, options.method)
+    split, region = credal.uncertainty(), trained.region(credal, options)
     decision = credal.decide("maximin", single=True)
     answer: dict[str, list[Any]] = {}
     if trained.task == "classification":
@@ -155,7 +174,7 @@ def scores(trained: Trained, blocks: Iterable[tuple[Floats, Labels]], options: O
 
 def _judged(trained: Trained, credal: CredalSet, y: Labels, options: Options) -> dict[str, Any]:
     """For each row: was the decision right (or its squared error), the outcome covered; sizes, uncertainties."""
-    split, region = credal.uncertainty(), credal.region(options.alpha, options.method)
+    split, region = credal.uncertainty(), trained.region(credal, options)
     decision = credal.decide("maximin", single=True)
     right = {"accuracy": decision == y} if trained.task == "classification" else {"rmse": (decision - y) ** 2}
     abstained = {} if options.phi is None else {"abstained": credal.abstain(options.phi)}

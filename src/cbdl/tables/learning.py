@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from cbdl import nets, recipe
 from cbdl.bayes import likelihoods
-from cbdl.bayes.methods import MeanField
 from cbdl.bayes.priors import Prior
 from cbdl.engines import Engine
+from cbdl.left_out import How
 from cbdl.model import CBDL
 from cbdl.store import MANIFEST
 from cbdl.tables.answers import Labels, Options, Task, Trained, scores
@@ -36,21 +36,14 @@ class Settings:
     nets: tuple[tuple[int, ...], ...] = recipe.HIDDEN
     drop: tuple[str, ...] = ()
     impute: bool = False
-    epochs: int | None = None
-    """None: the recipe's length for the number of rows."""
-    batch_size: int = recipe.BATCH_SIZE
-    lr: float = recipe.LEARNING_RATE
+    steps: int = recipe.STEPS
+    plausible: float = recipe.PLAUSIBLE
+    calibration: How | None = "auto"
+    """How the levels of calibrated regions are found; None: not at all."""
     temperature: float = 1.0
     seed: int = 0
     held_out: float = 0.2
     """Share of the rows that are kept for the scores and not trained on."""
-
-    def method(self, rows: int) -> MeanField:
-        """The training on so many rows."""
-        length = self.epochs or recipe.epochs(rows, batch_size=self.batch_size)
-        return recipe.method(
-            length, batch_size=self.batch_size, learning_rate=self.lr, temperature=self.temperature
-        )
 
 
 @dataclass(frozen=True)
@@ -101,7 +94,8 @@ def fit(
     model = CBDL(
         settings.priors,
         _likelihoods(settings, table),
-        settings.method(len(train)),
+        recipe.method(settings.steps, temperature=settings.temperature),
+        plausible=settings.plausible,
         seed=settings.seed,
         dtype=recipe.DTYPE,
         engine=engine,
@@ -109,7 +103,8 @@ def fit(
     )
     run.mkdir(parents=True, exist_ok=True)
     model.fit(table.X[train], table.y[train], checkpoint_dir=run)
-    trained = Trained(model, table.task, table.target, table.classes, table.columns)
+    levels = None if settings.calibration is None else model.conformity(settings.calibration)
+    trained = Trained(model, table.task, table.target, table.classes, table.columns, levels)
     held_out: dict[str, Any] = {"rows": len(test)}
     if len(test):
         held_out |= scores(trained, _blocks(table.X[test], table.y[test]), Options())
@@ -122,7 +117,8 @@ def fit(
         "classes": list(table.classes),
         "rows": len(train),
         "features": table.X.shape[1],
-        "members": len(settings.priors) * len(settings.nets),
+        "members": len(model.learned.members),
+        "dropped": [str(m) for m in model.plausibility.dropped] if model.plausibility else [],
         "held_out": held_out,
     }
 
@@ -180,10 +176,13 @@ def _split(rows: int, settings: Settings) -> tuple[npt.NDArray[np.intp], npt.NDA
 
 def _likelihoods(settings: Settings, table: Learnable) -> list[likelihoods.Likelihood]:
     inputs, outputs = table.X.shape[1], len(table.classes) or 1
-    networks = [nets.mlp(inputs, outputs, hidden) for hidden in settings.nets]
     if table.task == "classification":
-        return [likelihoods.Categorical(net) for net in networks]
-    return [likelihoods.Normal(net, scale="learned") for net in networks]
+        return [likelihoods.Categorical(nets.mlp(inputs, outputs, hidden)) for hidden in settings.nets]
+    return [
+        likelihoods.Normal(nets.mlp(inputs, 2 if noise == "heteroscedastic" else 1, hidden), scale=noise)
+        for noise in recipe.NOISES
+        for hidden in settings.nets
+    ]
 
 
 def _blocks(X: Floats, y: Labels) -> Iterator[tuple[Floats, Labels]]:

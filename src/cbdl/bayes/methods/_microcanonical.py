@@ -51,7 +51,7 @@ class Motion:
 
 
 def turn(direction: Tensor, slope: Tensor, time: Tensor) -> tuple[Tensor, Tensor]:
-    """The direction after `time` (chains,) under a constant gradient of the potential, and the kinetic energy gained."""
+    """The direction after `time` (chains,) under a constant gradient, and the kinetic energy gained."""
     d = direction.shape[1]
     norm = slope.norm(dim=1, keepdim=True).clamp_min(1e-30)
     down = slope / -norm
@@ -60,7 +60,11 @@ def turn(direction: Tensor, slope: Tensor, time: Tensor) -> tuple[Tensor, Tensor
     zeta = torch.exp(-delta)
     after = down * ((1 - zeta) * (1 + zeta + along * (1 - zeta))) + 2 * zeta * direction
     gain = (d - 1) * (delta - math.log(2) + torch.log(1 + along + (1 - along) * zeta.square()))
-    return after / after.norm(dim=1, keepdim=True), gain[:, 0]
+    return _unit(after), gain[:, 0]
+
+
+def _unit(x: Tensor) -> Tensor:
+    return torch.nn.functional.normalize(x, dim=1, eps=0.0)
 
 
 def move(
@@ -138,7 +142,7 @@ class Tuning:
         """Directions with a little noise, so that each is forgotten after its length; new ones for the lost."""
         strength = (torch.expm1(2 * self.size / self.length) / self.d).sqrt().unsqueeze(1)
         after = torch.where(lost.unsqueeze(1), noise, direction + strength * noise)
-        return after / after.norm(dim=1, keepdim=True)
+        return _unit(after)
 
 
 class Guard:
@@ -160,7 +164,7 @@ class Guard:
         known = s["weight"] > 20
         shape = (mean.square() / variance).clamp(1e-3, 1e3)
         odd = torch.special.gammainc(shape, size * mean / variance) > ORDINARY
-        lost = known & odd & (size > 3 * mean)
+        lost: Tensor = known & odd & (size > 3 * mean)
         for name, value in (("mean", size), ("square", size.square()), ("weight", torch.ones_like(size))):
             # what is taken back counts no more than an ordinary error
             s[name].mul_(MEMORY).add_(torch.where(lost, s[name] / s["weight"].clamp_min(1), value))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -69,14 +69,16 @@ class MCLMC(Method):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{name} is {value}; it must be positive")
-        if self.batch_size is not None and (
-            int(self.batch_size) != self.batch_size or self.batch_size < 1
-        ):
+        if self.batch_size is not None and (int(self.batch_size) != self.batch_size or self.batch_size < 1):
             raise ValueError(f"batch_size is {self.batch_size}; give a whole number of at least 1, or None")
 
     @property
     def steps(self) -> int:
         return self.optimise + self.warmup + self.draws * self.thin
+
+    def for_folds(self) -> MCLMC:
+        """One chain per member."""
+        return replace(self, chains=1)
 
     def rows(self, data: TrainingData) -> int:
         """Rows of one step on this data."""
@@ -230,7 +232,7 @@ class Sampler:
         settings, direction = self.settings, self.state["direction"]
         noise = self.stream(number).flatten(0, 1)
         if number == 0:
-            direction.copy_(noise / noise.norm(dim=1, keepdim=True))
+            direction.copy_(torch.nn.functional.normalize(noise, dim=1))
         assert self._here is not None
         here = Motion(self.place, direction, *self._here)
         batch = None if self.whole else self._batch

@@ -117,6 +117,10 @@ class Method(ABC):
         """T: the likelihood counts to the power 1 / T; 1 is Bayes' rule."""
         return 1.0
 
+    def for_folds(self) -> Method:
+        """The method for the members that leave out a fold: as good, but for one question rather than for all."""
+        return self
+
     def continuing(self) -> Method:
         """The method with which a model learns from more data, after posteriors have become priors."""
         return self

@@ -1,0 +1,94 @@
+"""Which members the data refute: between keeping every prior and keeping the likeliest alone (an alpha-cut).
+
+Full Bayesian updating, as in the paper, keeps every member; maximum-likelihood updating (Gilboa and Schmeidler 1993)
+keeps the likeliest. In between, a member stays if its plausibility is at least alpha. Likelihoods of whole data sets
+are no measure of that: they differ by many nats between members that predict new rows about equally well, so that any
+cut leaves one. What counts is whether the data tell the members apart. With d_i the difference of the log predictive
+densities of row i, left out, under the best member and under another, and z = sum d_i / (sd(d) sqrt(n)),
+
+    plausibility = exp(-max(z, 0)^2 / 2),
+
+the relative likelihood of "it predicts as well as the best one".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .cohort import Member
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One member: how well it predicts rows that it has not seen, and whether it stays."""
+
+    member: Member
+    score: float
+    """Mean log predictive density of a row that was left out (nats)."""
+    behind: float
+    """How far that is behind the best member (nats a row)."""
+    error: float
+    """The standard error of `behind`."""
+    plausibility: float
+    """Relative likelihood of "it predicts as well as the best": 1 for the best, near 0 for the refuted."""
+    kept: bool
+
+
+@dataclass(frozen=True)
+class Plausibility:
+    """The verdict on every member, at a cut of `alpha`; `how` the rows were left out."""
+
+    alpha: float
+    how: str
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def dropped(self) -> tuple[Member, ...]:
+        """The members that the data refute."""
+        return tuple(v.member for v in self.verdicts if not v.kept)
+
+    def __str__(self) -> str:
+        head = f"{'member':<26}{'left-out score':>15}{'behind':>10}{'+-':>8}{'plausible':>11}"
+        lines = [f"members that the data do not refute (cut at {self.alpha:g}, {self.how}):", head]
+        lines += [
+            f"{v.member!s:<26}{v.score:>15.4f}{v.behind:>10.4f}{v.error:>8.4f}{v.plausibility:>11.3g}"
+            f"{'' if v.kept else '  dropped'}"
+            for v in self.verdicts
+        ]
+        return "\n".join(lines)
+
+
+def judge(
+    members: tuple[Member, ...], score: Tensor, counts: Tensor, alpha: float, how: str = ""
+) -> Plausibility:
+    """The verdicts from log predictive densities of left-out rows (n, m), each of which counts `counts` (n,) times."""
+    check_cut(alpha)
+    total = counts.sum()
+    mean = (counts.unsqueeze(1) * score).sum(0) / total
+    best = int(mean.nan_to_num(-math.inf).argmax())
+    away = score[:, best : best + 1] - score
+    behind = mean[best] - mean
+    variance = (counts.unsqueeze(1) * (away - behind).square()).sum(0) / (total - 1).clamp_min(1)
+    error = (variance / total).sqrt()
+    z = torch.where(behind > 0, behind / error.clamp_min(1e-300), 0.0).nan_to_num(math.inf)
+    plausibility = torch.exp(-0.5 * z.square())
+    kept = (plausibility >= alpha) if alpha > 0 else torch.ones_like(z, dtype=torch.bool)
+    kept[best] = True
+    numbers = torch.stack([mean, behind, error, plausibility], 1).tolist()
+    verdicts = (
+        Verdict(m, own[0], own[1], own[2], own[3], bool(stays))
+        for m, own, stays in zip(members, numbers, kept, strict=True)
+    )
+    return Plausibility(alpha, how, tuple(verdicts))
+
+
+def check_cut(alpha: float) -> None:
+    """A ValueError unless alpha is a share."""
+    if not 0 <= alpha <= 1:
+        raise ValueError(
+            f"plausible is {alpha}; give a share from 0 (every member stays) to 1 (only the likeliest)"
+        )
