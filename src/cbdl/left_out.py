@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
 
 import torch
@@ -18,20 +17,17 @@ from torch import Tensor
 from cbdl.bayes._random import generator
 from cbdl.bayes.learned import Learned, Part
 from cbdl.bayes.loo import TRUSTED, leave_one_out, scores
-from cbdl.bayes.methods.protocol import Method
 from cbdl.bayes.rows import Data
-from cbdl.bayes.train import Run
-from cbdl.engines import Engine, Task
 from cbdl.prediction import Predictive, forgotten, predict
 
 How = Literal["auto", "weights", "folds"]
 ROWS = 2048
 """At most so many rows are left out by weights; of more, that many are picked at random."""
 FOLDS = 5
+FEW = 2048
+"""Up to so many rows "auto" means folds: there single rows matter, and training again is cheap."""
 DRAWS = 64
 """Draws of every member behind the prediction of a left-out row."""
-DOUBTFUL = 0.05
-"""More than this share of rows with a k-hat above 0.7 under some member, and folds are used instead of weights."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +61,21 @@ def check_how(how: str) -> None:
         raise ValueError(f'how is {how!r}; give "auto", "weights" or "folds"')
 
 
+def check_folds(folds: int) -> int:
+    """A ValueError unless there are at least two."""
+    if int(folds) != folds or folds < 2:
+        raise ValueError(f"folds is {folds}; give a whole number of at least 2, or 0 for none")
+    return int(folds)
+
+
+def folds_for(calibration: str | None, plausible: float, rows: int) -> int:
+    """How many folds are needed to calibrate, and to tell who is plausible."""
+    if calibration is not None and calibration not in ("auto", "weights", "folds"):
+        raise ValueError(f'calibration is {calibration!r}; give "auto", "weights", "folds" or None')
+    few = rows <= FEW and (calibration == "auto" or (calibration is None and plausible > 0))
+    return FOLDS if few or calibration == "folds" else 0
+
+
 def by_weights(learned: Learned, data: Data, draws: int = DRAWS) -> LeftOut:
     """Every row left out by weighting the draws."""
     rows = torch.arange(data.rows)
@@ -78,6 +89,7 @@ def by_weights(learned: Learned, data: Data, draws: int = DRAWS) -> LeftOut:
     counts = _counts(data)[rows]
     weighted = leave_one_out(learned, data.x[here], data.y[here], counts, draws)
     doubtful = float((weighted.khat > TRUSTED).double().mean(0).max())
+    how = f"each row left out by weights, which cannot be trusted for up to {doubtful:.0%} of them"
     return LeftOut(
         rows,
         counts,
@@ -85,37 +97,25 @@ def by_weights(learned: Learned, data: Data, draws: int = DRAWS) -> LeftOut:
         forgotten(learned, data.x[here], weighted.weights),
         doubtful,
         "weights",
-        "each row left out by weights",
+        how,
     )
 
 
-def by_folds(
-    todo: Sequence[Task],
-    data: Data,
-    method: Method,
-    engine: Engine,
-    run: Run,
-    *,
-    folds: int = FOLDS,
-    draws: int = DRAWS,
-    checkpoint_dir: str | Path | None = None,
-) -> LeftOut:
-    """Every fold of the rows predicted by members that were trained without it."""
-    folds = min(folds, data.rows)
-    ids = torch.arange(data.rows) % folds
-    ids = ids[torch.randperm(data.rows, generator=generator("cpu", run.seed, "folds"))].to(data.x.device)
-    apart = replace(data, folds=ids, validation=None)
-    work = [
-        replace(task, members=tuple(m.without(f) for f in range(folds) for m in task.members))
-        for task in todo
-    ]
-    directory = None if checkpoint_dir is None else Path(checkpoint_dir) / "folds"
-    trained = engine.train(work, apart, method.for_folds(), run, checkpoint_dir=directory)
-    parts = [Part(task.priors, *pair) for task, pair in zip(work, trained, strict=True)]
+def in_folds(data: Data, folds: int, seed: int) -> Data:
+    """The same rows, each in one of so many folds; for the members that leave one out."""
+    count = min(folds, data.rows)
+    order = torch.randperm(data.rows, generator=generator("cpu", seed, "folds"))
+    return replace(data, folds=(torch.arange(data.rows) % count)[order].to(data.x.device))
+
+
+def by_folds(parts: Sequence[Part], data: Data, seed: int, draws: int = DRAWS) -> LeftOut:
+    """Every fold of the rows predicted by the members of `parts` that were trained without it."""
+    assert data.folds is not None
+    folds = int(data.folds.max()) + 1
     rows, score, predictives = [], [], []
     for f in range(folds):
-        places = (ids == f).nonzero().flatten()
-        learned = Learned.of([_without(part, f) for part in parts], data, run.seed)
+        places = (data.folds == f).nonzero().flatten()
+        learned = Learned.of([_without(part, f) for part in parts], data, seed)
         rows.append(places.cpu())
         score.append(scores(learned, data.x[places], data.y[places], draws))
         predictives.append(predict(learned, data.x[places], draws))

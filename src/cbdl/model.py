@@ -26,9 +26,9 @@ from cbdl.bayes.predictive import simulate
 from cbdl.bayes.priors import PriorLike
 from cbdl.bayes.train import Run
 from cbdl.credal import Array, CredalSet
-from cbdl.engines import Engine, Local, Task, tasks
+from cbdl.engines import Engine, Local, Task, tasks, train
 from cbdl.evaluate.conformal import Calibration, Conformity, calibrate, conformity
-from cbdl.left_out import DOUBTFUL, How, LeftOut, by_folds, by_weights, check_how
+from cbdl.left_out import FEW, FOLDS, How, LeftOut, by_folds, by_weights, check_folds, check_how, in_folds
 from cbdl.prediction import DRAWS, Form, predict
 
 
@@ -114,17 +114,22 @@ class CBDL:
         validation: Any = None,
         checkpoint_dir: str | Path | None = None,
         stream: bool | None = None,
+        folds: int | None = None,
     ) -> Self:
         """Steps 1 to 3: the posteriors of all pairs, from arrays, tensors, a torch Dataset or DataLoader.
 
         A Dataset is read once, into memory; with `stream=True` its items are fetched anew in every epoch, so that
         random augmentation stays random. A DataLoader is streamed unless `stream=False`.
-        With `checkpoint_dir`, the same call after a crash goes on where it stopped.
+        With `checkpoint_dir`, the same call after a crash goes on where it stopped. `folds`: beside every pair, train
+        it also without each of so many folds of the rows, in the same batch, for `left_out`; None: five if
+        `plausible` needs them and the rows are few.
         """
         todo = self._tasks()  # steps 1 and 2
         data = self._prepare(X, y, sample_weight, validation, standardize=self.standardize, stream=stream)
-        self._train(todo, data, checkpoint_dir, self.method)  # step 3
-        return self if self._cut == 0 else self.plausible(self._cut, checkpoint_dir=checkpoint_dir)
+        if folds is None:
+            folds = FOLDS if self._cut > 0 and data.rows <= FEW else 0
+        self._train(todo, data, checkpoint_dir, self.method, folds)  # step 3
+        return self if self._cut == 0 else self.plausible(self._cut)
 
     def update(self, X: Any, y: Any = None, *, checkpoint_dir: str | Path | None = None) -> Self:
         """Learn from more data: every posterior becomes the prior of its pair (variational continual learning)."""
@@ -156,11 +161,11 @@ class CBDL:
             self._left_out = self._left_out.only(places)
         return self
 
-    def left_out(self, how: How = "auto", *, checkpoint_dir: str | Path | None = None) -> LeftOut:
+    def left_out(self, how: How = "auto") -> LeftOut:
         """What the members say of training rows that they have not seen: scores, and predictive distributions.
 
-        "weights" weights the draws so that they forget a row; "folds" trains every member again without each of five
-        folds, all in one batch; "auto" takes folds where the weights cannot be trusted. Made once, then remembered.
+        "weights" weights the draws so that they forget a row; "folds" asks members that were trained without it
+        (`fit(..., folds=5)`); "auto" takes the folds if there are any, else weights. Made once, then remembered.
         """
         check_how(how)
         known, data = self._left_out, self._data
@@ -170,21 +175,18 @@ class CBDL:
             raise ValueError(
                 "rows can be left out only right after fit, and not of a stream: fit with arrays"
             )
-        left = None if how == "folds" else by_weights(self.learned, data)
-        if left is None or (how == "auto" and left.doubtful > DOUBTFUL):
-            todo = [task for task in self._tasks() if task.s in self.learned.parts]
-            todo = [replace(t, members=self.learned.parts[t.s].cohort.members) for t in todo]
-            left = by_folds(todo, data, self.method, self.engine, self._run, checkpoint_dir=checkpoint_dir)
-        self._left_out = left
-        return left
+        if how == "folds":
+            raise ValueError("no folds were trained; fit with folds=5")
+        self._left_out = by_weights(self.learned, data)
+        return self._left_out
 
-    def plausible(self, alpha: float, *, checkpoint_dir: str | Path | None = None) -> Self:
+    def plausible(self, alpha: float) -> Self:
         """Leave out the members that the data refute, those whose plausibility is below `alpha`.
 
         A member's plausibility is the relative likelihood of "it predicts rows that it has not seen as well as the best
         member does" (`cbdl.bayes.plausible`). `plausibility` says who fell and why.
         """
-        left = self.left_out(checkpoint_dir=checkpoint_dir)
+        left = self.left_out()
         verdict = judge(self.learned.members, left.score, left.counts, alpha, left.how)
         if self.verbose:
             print(verdict, file=sys.stderr)
@@ -303,12 +305,23 @@ class CBDL:
         return data.in_units(self.learned.inputs, self.learned.targets)
 
     def _train(
-        self, todo: Sequence[Task], data: TrainingData, checkpoint_dir: str | Path | None, method: Method
+        self,
+        todo: Sequence[Task],
+        data: TrainingData,
+        checkpoint_dir: str | Path | None,
+        method: Method,
+        folds: int = 0,
     ) -> Self:
-        trained = self.engine.train(todo, data, method, self._run, checkpoint_dir=checkpoint_dir)
-        parts = [Part(task.priors, *pair) for task, pair in zip(todo, trained, strict=True)]
+        if folds:
+            if not isinstance(data, Data):
+                raise ValueError(f"folds is {folds}, but a stream has none: fit with arrays, or folds=0")
+            data = in_folds(data, check_folds(folds), self.seed)
+        parts, without = train(
+            self.engine, todo, data, method, self._run, folds=folds, checkpoint_dir=checkpoint_dir
+        )
         self._data, self._learned = data, Learned.of(parts, data, self.seed)
-        self._left_out, self._plausibility = None, None
+        self._left_out = by_folds(without, data, self.seed) if isinstance(data, Data) and without else None
+        self._plausibility = None
         return self
 
     @property

@@ -33,6 +33,8 @@ class Member:
     seed: int
     fold: int | None = None
     """The fold of the data that it does not see; None: it sees all."""
+    chain: int = 0
+    """Which of the chains that make up the pair's posterior, where they are trained apart."""
 
     @classmethod
     def of(cls, seed: int, k: int, s: int) -> Member:
@@ -42,9 +44,13 @@ class Member:
         """The same pair, made to learn without one fold of the data."""
         return Member(self.k, self.s, mix(self.seed, "fold", fold), fold)
 
+    def another(self, chain: int) -> Member:
+        """A further chain of the same pair."""
+        return self if chain == 0 else Member(self.k, self.s, mix(self.seed, "chain", chain), chain=chain)
+
     def __str__(self) -> str:
         fold = "" if self.fold is None else f", without fold {self.fold}"
-        return f"prior {self.k}, likelihood {self.s}{fold}"
+        return f"prior {self.k}, likelihood {self.s}{f', chain {self.chain}' if self.chain else ''}{fold}"
 
 
 @dataclass(frozen=True)

@@ -164,6 +164,9 @@ class Data:
     def epoch(self, seed: int, epoch: int, batch_size: int, start: int = 0) -> Iterator[Batch]:
         """The minibatches of `epoch` from number `start` on, in the order of (seed, epoch)."""
         steps, rows = self.steps(batch_size), self.rows
+        if steps == 1:  # all rows at once have no order
+            yield from self.parts(rows)
+            return
         source = generator("cpu", seed, "order", epoch)
         order = torch.randperm(rows, generator=source).to(self.x.device)
         weight = step_weight(self, steps)

@@ -35,7 +35,7 @@ class Task:
     @property
     def name(self) -> str:
         """A file name for this group of members."""
-        ks = [str(m.k) if m.fold is None else f"{m.k}.{m.fold}" for m in self.members]
+        ks = [_spelled(m) for m in self.members]
         return f"likelihood-{self.s}-priors-{'-'.join(ks) if len(ks) <= 8 else ks[0] + '-to-' + ks[-1]}"
 
     def cohort(self, data: TrainingData) -> Cohort:
@@ -49,6 +49,12 @@ class Task:
             trainable=self.trainable,
             way=self.way,
         )
+
+
+def _spelled(member: Member) -> str:
+    """The member's prior, its chain and its fold, as they are told apart in a file name."""
+    chain = f"c{member.chain}" if member.chain else ""
+    return f"{member.k}{chain}{'' if member.fold is None else f'f{member.fold}'}"
 
 
 def tasks(

@@ -47,7 +47,7 @@ class Group:
         members = self.task(todo).members
         first, last = members[0].k, members[-1].k
         which = f"prior {first}" if len(members) == 1 else f"priors {first} to {last}"
-        return f"likelihood {members[0].s}, {which}{'' if members[0].fold is None else ', folds'}"
+        return f"likelihood {members[0].s}, {which}"
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,10 @@ def _names(task: Task) -> list[list[int]]:
 
 
 def _name(member: Member) -> list[int]:
-    return [member.k, member.s, *([] if member.fold is None else [member.fold])]
+    own = [member.k, member.s]
+    if member.chain or member.fold is not None:
+        own += [member.chain, -1 if member.fold is None else member.fold]
+    return own
 
 
 def _remembered(path: Path, todo: Sequence[Task]) -> list[Group]:

@@ -21,6 +21,7 @@ from cbdl.credal import CredalSet, Region
 from cbdl.estimators.networks import WarmStart
 from cbdl.estimators.weights import Floats, merged
 from cbdl.evaluate.conformal import Conformity, conformity
+from cbdl.left_out import folds_for
 from cbdl.model import CBDL
 
 ROWS = 4096
@@ -37,7 +38,6 @@ class Credal(BaseEstimator):  # type: ignore[misc]
 
     def _train(self, X: Floats, y: NDArray[Any], weights: Floats | None, parts: Sequence[Likelihood]) -> Self:
         """Fit the model, leave out members that the data refute, and see what level regions need."""
-        check_calibration(self.calibration)
         X, y, weights = merged(X, y, weights)
         method = recipe.method(self.steps) if self.method is None else self.method
         begun = self.model_.learned if self.warm_start and hasattr(self, "model_") else None
@@ -52,7 +52,7 @@ class Credal(BaseEstimator):  # type: ignore[misc]
             device=self.device,
             dtype=recipe.DTYPE,
             verbose=self.verbose,
-        ).fit(X, y, sample_weight=weights)
+        ).fit(X, y, sample_weight=weights, folds=folds_for(self.calibration, self.plausible, len(X)))
         self.conformity_ = None if self.calibration is None else model.conformity(self.calibration)
         model.method = method
         self.model_ = model
@@ -99,9 +99,3 @@ class Credal(BaseEstimator):  # type: ignore[misc]
     def _outcomes(self, y: NDArray[Any]) -> NDArray[Any]:
         """Targets as the credal sets know them."""
         raise NotImplementedError
-
-
-def check_calibration(given: Any) -> None:
-    """A ValueError unless it is a way to leave out rows, or None."""
-    if given is not None and given not in ("auto", "weights", "folds"):
-        raise ValueError(f'calibration is {given!r}; give "auto", "weights", "folds" or None')

@@ -57,6 +57,11 @@ class WarmStart(Method):
         """The posterior that `state()` of another one describes."""
         return self.method.from_state(cohort, state)
 
+    def apart(self) -> tuple[Method, int]:
+        """As the method does; the first chain of every member starts where the fit before ended."""
+        single, chains = self.method.apart()
+        return replace(self, method=single), chains
+
     @property
     def temperature(self) -> float:
         """That of the method."""
@@ -71,7 +76,7 @@ class WarmStart(Method):
         centre = part.posterior.centre()
         before = {member.k: i for i, member in enumerate(part.cohort.members)}
         for j, member in enumerate(cohort.members):
-            if member.k in before:
+            if member.k in before and member.fold is None and member.chain == 0:
                 i = before[member.k]
                 _copy(initial[j], centre[i], str(member))
                 _copy(noise[j], part.posterior.noise[i], str(member))

@@ -15,7 +15,7 @@ from cbdl import nets, recipe
 from cbdl.bayes import likelihoods
 from cbdl.bayes.priors import Prior
 from cbdl.engines import Engine
-from cbdl.left_out import How
+from cbdl.left_out import How, folds_for
 from cbdl.model import CBDL
 from cbdl.store import MANIFEST
 from cbdl.tables.answers import Labels, Options, Task, Trained, scores
@@ -102,7 +102,8 @@ def fit(
         verbose=verbose,
     )
     run.mkdir(parents=True, exist_ok=True)
-    model.fit(table.X[train], table.y[train], checkpoint_dir=run)
+    count = folds_for(settings.calibration, settings.plausible, len(train))
+    model.fit(table.X[train], table.y[train], checkpoint_dir=run, folds=count)
     levels = None if settings.calibration is None else model.conformity(settings.calibration)
     trained = Trained(model, table.task, table.target, table.classes, table.columns, levels)
     held_out: dict[str, Any] = {"rows": len(test)}

@@ -4,9 +4,11 @@ number of draws (Gelman et al., BDA3; Geyer 1992).
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -54,6 +56,23 @@ class ChainsPosterior(Posterior):
         points = self.points.flatten(1, 2).to(self.noise.dtype)
         return points.mean(1), points.std(1, correction=0)
 
+    def gather(self, groups: Sequence[Sequence[int]]) -> Self:
+        """Chains that were members put together; one that failed gives way to a sibling that did not."""
+        failures = {} if self.record is None else self.record.failures
+        chosen = [_healthy(group, set(failures)) for group in groups]
+        index = torch.tensor(chosen, device=self.points.device)
+        firsts = [group[0] for group in groups]
+        noises = self.noise_points[index].flatten(1, 2)
+        gathered = replace(
+            self.only(firsts),
+            points=self.points[index].flatten(1, 2),
+            noise_points=noises,
+            noise=noises.mean((1, 2)).to(self.noise.dtype),
+        )
+        if not isinstance(self.record, ChainsRecord):
+            return gathered
+        return gathered.with_record(self.record.gather(groups, gathered.points))
+
     def state(self) -> dict[str, Tensor]:
         own = {"points": self.points, "noise_points": self.noise_points, "noise": self.noise}
         return {**own, **prefixed(self.buffers, "buffer")}
@@ -64,6 +83,13 @@ class ChainsPosterior(Posterior):
         return cls(state["points"], state["noise_points"], **common(cohort, state))
 
 
+def _healthy(group: Sequence[int], failed: set[int]) -> list[int]:
+    """The chains of a group, with those that failed replaced in turn by those that did not."""
+    well = [i for i in group if i not in failed] or list(group)
+    spare = itertools.cycle(well)
+    return [i if i in well else next(spare) for i in group]
+
+
 @dataclass
 class ChainsRecord(Record):
     """A record with what the chains say about themselves."""
@@ -72,6 +98,33 @@ class ChainsRecord(Record):
     """Split R-hat of every parameter (members, P); symmetric networks have several modes and large values."""
     ess: Tensor = field(default_factory=lambda: torch.empty(0))
     """Effective number of draws of every parameter (members, P)."""
+    lost: Tensor = field(default_factory=lambda: torch.empty(0))
+    """Chains that failed and gave way to others (members,)."""
+
+    def gather(self, groups: Sequence[Sequence[int]], points: Tensor) -> Self:
+        """The record of members from that of their chains, which are now `points` (members, chains, D, P)."""
+        index = torch.tensor([list(group) for group in groups])
+        lost = torch.tensor([sum(i in self.failures for i in group) for group in groups])
+        # a member has failed if all its chains have
+        failures = {
+            j: self.failures[group[0]] for j, group in enumerate(groups) if int(lost[j]) == len(group)
+        }
+        own = {
+            f.name: getattr(self, f.name)[index].flatten(1)
+            for f in fields(self)
+            if f.name not in (*SHARED, "failures") and getattr(self, f.name).numel()
+        }
+        return type(self)(
+            loss=self.loss[:, index].mean(-1),
+            score=self.score[:, index].mean(-1),
+            failures=failures,
+            stopped=self.stopped[index].amax(-1),
+            **{**own, "rhat": rhat(points), "ess": ess(points), "lost": lost},
+        )
+
+
+SHARED = ("loss", "score", "stopped", "rhat", "ess", "lost")
+"""Fields of a record that are not per chain."""
 
 
 def split(chains: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -76,9 +77,9 @@ class MCLMC(Method):
     def steps(self) -> int:
         return self.optimise + self.warmup + self.draws * self.thin
 
-    def for_folds(self) -> MCLMC:
-        """One chain per member."""
-        return replace(self, chains=1)
+    def apart(self) -> tuple[Method, int]:
+        """Chains do not meet."""
+        return replace(self, chains=1), self.chains
 
     def rows(self, data: TrainingData) -> int:
         """Rows of one step on this data."""
@@ -136,7 +137,7 @@ class Sampler:
         # every chain a member of its own, with its own noise parameters and buffers
         self.cohort = cohort.only([i for i in range(cohort.size) for _ in range(settings.chains)])
         self.buffers = {n: b.clone() for n, b in cohort.initial_buffers.items()}
-        self.noise_prior = tuple(v.to(start.dtype) for v in cohort.likelihood.noise_prior(cohort.unit))
+        self.prior = _Prior(self.cohort, self.parameters)
         self.stream = NormalStream(
             cohort.seeds,
             settings.chains,
@@ -173,29 +174,24 @@ class Sampler:
         """U = N mean NLL / T - log prior at every chain's place (chains, P + Q), and its gradient."""
         theta, noise = place[:, : self.parameters].unsqueeze(1), place[:, self.parameters :]
         scale = self.total / self.settings.temperature
-        value, slope = place.new_zeros(place.shape[0]), torch.zeros_like(place)
-        for part in self.parts() if batch is None else (batch,):
+        value, slope = self.prior(place)
+        for part in self.parts if batch is None else (batch,):
             nll, by_theta, by_noise = self.cohort.gradient(
                 theta, noise, part, self.buffers_of_chains, scale, training=False
             )
             value += scale * nll[:, 0]
-            slope += torch.cat([by_theta[:, 0], by_noise], 1)
-        density, by_prior = log_prior(self.cohort.prior, theta)
-        loc, spread = self.noise_prior
-        away = (noise - loc) / spread
-        value += 0.5 * away.square().sum(1) - density[:, 0]
-        slope += torch.cat([-by_prior[:, 0], away / spread], 1)
+            slope[:, : self.parameters] += by_theta[:, 0]
+            slope[:, self.parameters :] += by_noise
         return value, slope
 
+    @cached_property
     def parts(self) -> list[Batch]:
-        """All rows, in parts of bounded memory that are always the same."""
-        if not hasattr(self, "_parts"):
-            width = max((e.shape[0] for e in self.cohort.layout.entries if len(e.shape) > 1), default=1)
-            rows = max(256, memory.limit() // 64 // (self.cohort.size * width))
-            self._parts = list(self.data.parts(rows))
-        return self._parts
+        """All rows, in parts of bounded memory that are always the same, weighted for each chain."""
+        width = max((e.shape[0] for e in self.cohort.layout.entries if len(e.shape) > 1), default=1)
+        rows = max(256, memory.limit() // 64 // (self.cohort.size * width))
+        return [replace(part, weight=self.cohort.weights(part), folds=None) for part in self.data.parts(rows)]
 
-    @property
+    @cached_property
     def buffers_of_chains(self) -> dict[str, Tensor]:
         chains = self.settings.chains
         return {n: b.repeat_interleave(chains, 0) for n, b in self.buffers.items()}
@@ -288,3 +284,27 @@ class Sampler:
             buffers=buffers,
             record=full,
         )
+
+
+class _Prior:
+    """-log prior of networks and noise parameters (chains, P + Q) up to a constant, and its gradient."""
+
+    def __init__(self, cohort: Cohort, parameters: int) -> None:
+        self.joint, self.parameters = cohort.prior, parameters
+        noise = cohort.likelihood.noise_prior(cohort.unit)
+        loc, scale = (v.to(cohort.initial.dtype).expand(cohort.size, -1) for v in noise)
+        self.normal: tuple[Tensor, Tensor] | None = None
+        if self.joint.normal is not None:
+            whole = [torch.cat(pair, 1) for pair in zip(self.joint.normal, (loc, scale), strict=True)]
+            self.normal = whole[0], whole[1].square().reciprocal()
+        self.noise = loc, scale.square().reciprocal()
+
+    def __call__(self, place: Tensor) -> tuple[Tensor, Tensor]:
+        loc, precision = self.noise if self.normal is None else self.normal
+        away = (place if self.normal is not None else place[:, self.parameters :]) - loc
+        slope = away * precision
+        value = 0.5 * torch.linalg.vecdot(away, slope)
+        if self.normal is not None:
+            return value, slope
+        density, by_prior = log_prior(self.joint, place[:, : self.parameters].unsqueeze(1))
+        return value - density[:, 0], torch.cat([-by_prior[:, 0], slope], 1)

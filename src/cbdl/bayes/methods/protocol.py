@@ -85,6 +85,12 @@ class Posterior(ABC):
         cut["seeds"] = tuple(self.seeds[i] for i in rows)
         return replace(self, **cut)
 
+    def gather(self, groups: Sequence[Sequence[int]]) -> Self:
+        """The posterior of a cohort from this one, whose members were chains: member i is made of groups[i]."""
+        if any(len(group) != 1 for group in groups):
+            raise NotImplementedError(f"{type(self).__name__} is not made of chains that are trained apart")
+        return self.only([group[0] for group in groups])
+
     def with_record(self, record: Record | None) -> Self:
         """The same posterior with another record."""
         other = copy.copy(self)
@@ -117,9 +123,10 @@ class Method(ABC):
         """T: the likelihood counts to the power 1 / T; 1 is Bayes' rule."""
         return 1.0
 
-    def for_folds(self) -> Method:
-        """The method for the members that leave out a fold: as good, but for one question rather than for all."""
-        return self
+    def apart(self) -> tuple[Method, int]:
+        """The method for one chain, and how many chains make up a posterior: an engine trains them apart, side by side,
+        and `Posterior.gather` puts them together. 1: a posterior is trained as a whole."""
+        return self, 1
 
     def continuing(self) -> Method:
         """The method with which a model learns from more data, after posteriors have become priors."""
