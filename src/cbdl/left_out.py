@@ -14,7 +14,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from cbdl.bayes._random import generator
 from cbdl.bayes.learned import Learned, Part
 from cbdl.bayes.loo import TRUSTED, leave_one_out, scores
 from cbdl.bayes.rows import Data
@@ -78,13 +77,7 @@ def folds_for(calibration: str | None, plausible: float, rows: int) -> int:
 
 def by_weights(learned: Learned, data: Data, draws: int = DRAWS) -> LeftOut:
     """Every row left out by weighting the draws."""
-    rows = torch.arange(data.rows)
-    if data.rows > ROWS:
-        rows = (
-            torch.randperm(data.rows, generator=generator("cpu", learned.seed, "left out"))[:ROWS]
-            .sort()
-            .values
-        )
+    rows = data.some(ROWS, learned.seed)
     here = rows.to(data.x.device)
     counts = _counts(data)[rows]
     weighted = leave_one_out(learned, data.x[here], data.y[here], counts, draws)
@@ -99,13 +92,6 @@ def by_weights(learned: Learned, data: Data, draws: int = DRAWS) -> LeftOut:
         "weights",
         how,
     )
-
-
-def in_folds(data: Data, folds: int, seed: int) -> Data:
-    """The same rows, each in one of so many folds; for the members that leave one out."""
-    count = min(folds, data.rows)
-    order = torch.randperm(data.rows, generator=generator("cpu", seed, "folds"))
-    return replace(data, folds=(torch.arange(data.rows) % count)[order].to(data.x.device))
 
 
 def by_folds(parts: Sequence[Part], data: Data, seed: int, draws: int = DRAWS) -> LeftOut:

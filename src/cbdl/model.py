@@ -28,7 +28,7 @@ from cbdl.bayes.train import Run
 from cbdl.credal import Array, CredalSet
 from cbdl.engines import Engine, Local, Task, tasks, train
 from cbdl.evaluate.conformal import Calibration, Conformity, calibrate, conformity
-from cbdl.left_out import FEW, FOLDS, How, LeftOut, by_folds, by_weights, check_folds, check_how, in_folds
+from cbdl.left_out import FEW, FOLDS, How, LeftOut, by_folds, by_weights, check_folds, check_how
 from cbdl.prediction import DRAWS, Form, predict
 
 
@@ -315,7 +315,7 @@ class CBDL:
         if folds:
             if not isinstance(data, Data):
                 raise ValueError(f"folds is {folds}, but a stream has none: fit with arrays, or folds=0")
-            data = in_folds(data, check_folds(folds), self.seed)
+            data = data.in_folds(check_folds(folds), self.seed)
         parts, without = train(
             self.engine, todo, data, method, self._run, folds=folds, checkpoint_dir=checkpoint_dir
         )

@@ -135,27 +135,28 @@ def test_a_network_with_the_wrong_number_of_outputs_is_refused_before_training()
 
 
 @pytest.mark.parametrize("event", [(), (3,), (2, 2)])
-@pytest.mark.parametrize("kind", ["fixed", "learned", "classes"])
+@pytest.mark.parametrize("kind", ["fixed", "learned", "heteroscedastic", "classes"])
 def test_written_slopes_are_the_derivatives(event: tuple[int, ...], kind: str) -> None:
     size = math.prod(event)
     source = torch.Generator().manual_seed(1)
-    out = outputs(4 if kind == "classes" else size).requires_grad_()
+    numbers = {"classes": 4, "heteroscedastic": 2 * size}.get(kind, size)
+    out = outputs(numbers).requires_grad_()
     if kind == "classes":
         made: likelihoods.Likelihood = likelihoods.Categorical(nothing)
         y = torch.tensor([0, 3, 1, 2, 0])
         noise = NONE
     else:
-        made = likelihoods.Normal(nothing, 0.7 if kind == "fixed" else "learned")
+        made = likelihoods.Normal(nothing, 0.7 if kind == "fixed" else kind)  # type: ignore[arg-type]
         y = torch.randn(5, *event, generator=source, dtype=torch.float64)
-        noise = NONE if kind == "fixed" else torch.randn(2, size, generator=source, dtype=torch.float64)
+        noise = NONE if kind != "learned" else torch.randn(2, size, generator=source, dtype=torch.float64)
     unit = torch.rand(event, generator=source, dtype=torch.float64) + 0.5
     total = made.log_density(
         out, y, each := noise.unsqueeze(1).expand(-1, 3, -1).clone()[:, 0].requires_grad_(), unit
-    ).sum(-1)
+    )
     found = made.slope(out.detach(), y, noise, unit)
     assert found is not None
     torch.testing.assert_close(found[0], total.detach())
     by_out, *by_noise = torch.autograd.grad(total.sum(), [out, each] if noise.numel() else [out])
     torch.testing.assert_close(found[1], by_out)
     if noise.numel():
-        torch.testing.assert_close(found[2].sum(1), by_noise[0])
+        torch.testing.assert_close(found[2].sum((1, 2)), by_noise[0])

@@ -16,6 +16,7 @@ from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.data import TrainingData
 from cbdl.bayes.methods import (
     HMC,
+    MCLMC,
     METHODS,
     SGHMC,
     Dropout,
@@ -41,6 +42,7 @@ SHORT: list[Any] = [
     Dropout(epochs=3),
     SGHMC(epochs=8, draws=4, chains=2),
     HMC(warmup=20, draws=4, chains=2, leapfrogs=4),
+    MCLMC(chains=2, draws=3, thin=2, warmup=20, optimise=5, double=True),
     Ensemble(epochs=3, restarts=2),
     LastLayer(epochs=3),
 ]

@@ -193,6 +193,18 @@ class Data:
                 self.x[here], self.y[here], part, folds=None if self.folds is None else self.folds[here]
             )
 
+    def in_folds(self, folds: int, seed: int) -> Data:
+        """The same rows, each in one of so many folds of equal size, by chance."""
+        order = torch.randperm(self.rows, generator=generator("cpu", seed, "folds"))
+        return replace(self, folds=(torch.arange(self.rows) % min(folds, self.rows))[order].to(self.x.device))
+
+    def some(self, most: int, seed: int) -> Tensor:
+        """The numbers of all rows, or of `most` of them picked at random, in order."""
+        if self.rows <= most:
+            return torch.arange(self.rows)
+        order = torch.randperm(self.rows, generator=generator("cpu", seed, "some"))
+        return order[:most].sort().values
+
     def in_units(self, inputs: Standard, targets: Standard) -> Data:
         """The same rows, which are in the user's units, in those of another training."""
         validation = None if self.validation is None else self.validation.in_units(inputs, targets)

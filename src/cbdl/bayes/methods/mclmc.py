@@ -1,10 +1,10 @@
 """Microcanonical Langevin Monte Carlo: draws from the posterior of networks for tables, in seconds (Robnik et al. 2023;
 for networks: Sommer et al. 2025).
 
-Every chain is first optimised, then moves on a sphere of momenta without a Metropolis test (`_microcanonical`). All
-chains of all members are one batch of flat parameters, to which the parameters of the noise model belong: they are
-sampled too. The shared training loop counts one move as one step, so that a run can be stopped, killed and resumed
-like any other.
+Every chain is first optimised, then moves on a sphere of momenta without a Metropolis test
+(`cbdl.bayes.methods._microcanonical`). All chains of all members are one batch of flat parameters, to which the
+parameters of the noise model belong: they are sampled too. The shared training loop counts one move as one step, so
+that a run can be stopped, killed and resumed like any other.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class MCLMC(Method):
     """Settings of microcanonical Langevin Monte Carlo.
 
     The target is prior x likelihood^(1/T), networks in evaluation mode. Noise scales that are learned have a Normal
-    prior on their logarithm (`Likelihood.noise_prior`).
+    prior on their logarithm (`cbdl.likelihoods.Likelihood.noise_prior`).
     """
 
     chains: int = 4
@@ -234,11 +234,12 @@ class Sampler:
         batch = None if self.whole else self._batch
         there, error = move(here, self.tuning.size, lambda place: self.potential(place, batch))
         lost = ~torch.isfinite(error)
+        if bool(lost.any()):
+            self.tuning.shrink(lost)
         if not self.whole:
             lost |= self.guard.refuses(error)
         if bool(lost.any()):
             there = there.where(~lost, here)
-            self.tuning.shrink(lost)
         if number < settings.warmup:
             self.tuning.learn(number, there.place, torch.where(lost, 0.0, error))
         self.place.copy_(there.place)

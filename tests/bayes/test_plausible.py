@@ -1,0 +1,93 @@
+"""Which members the data refute: the alpha-cut, from scores of left-out rows."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from cbdl.bayes.cohort import Member
+from cbdl.bayes.plausible import judge
+
+
+def members(count: int) -> tuple[Member, ...]:
+    return tuple(Member.of(0, k, 0) for k in range(count))
+
+
+def score(seed: int, rows: int, behind: list[float], noise: float = 1.0) -> Tensor:
+    """Scores of members that are behind the first by so much a row, with differences that vary by `noise`."""
+    source = torch.Generator().manual_seed(seed)
+    common = torch.randn(rows, 1, generator=source, dtype=torch.float64)
+    own = noise * torch.randn(rows, len(behind), generator=source, dtype=torch.float64)
+    return common + own - torch.tensor(behind, dtype=torch.float64)
+
+
+@given(st.integers(0, 10**6), st.integers(2, 6), st.integers(5, 80))
+def test_a_cut_keeps_the_best_and_grows_with_alpha(seed: int, count: int, rows: int) -> None:
+    values = score(seed, rows, [0.1 * k for k in range(count)])
+    ones = torch.ones(rows, dtype=torch.float64)
+    kept = [
+        {v.member for v in judge(members(count), values, ones, alpha).verdicts if v.kept}
+        for alpha in (0.0, 0.01, 0.3, 1.0)
+    ]
+    assert len(kept[0]) == count
+    assert all(less <= more for more, less in pairwise(kept))
+    assert kept[3] == {members(count)[int(values.mean(0).argmax())]}
+
+
+def test_plausibility_is_the_relative_likelihood_of_an_equal_mean() -> None:
+    """For Normal differences: the likelihood at mean 0 over that at the mean that was seen."""
+    values = score(1, 400, [0.0, 0.15])
+    verdict = judge(members(2), values, torch.ones(400, dtype=torch.float64), 0.05).verdicts[1]
+    d = values[:, 0] - values[:, 1]
+    error = d.std() / 400**0.5
+    normal = torch.distributions.Normal(d.mean(), error)
+    wanted = (normal.log_prob(torch.zeros(())) - normal.log_prob(d.mean())).exp()
+    assert verdict.plausibility == pytest.approx(float(wanted), rel=1e-9)
+    assert verdict.behind == pytest.approx(float(d.mean()))
+    assert verdict.error == pytest.approx(float(error))
+
+
+def test_members_that_the_rows_do_not_tell_apart_stay_however_many_rows() -> None:
+    """Totals differ by many nats between equals; a cut of the total likelihood would leave one."""
+    dropped, gaps = 0, []
+    for seed in range(40):
+        values = score(seed, 2000, [0.0, 0.0])
+        gaps.append(abs(float(values.sum(0).diff())))
+        dropped += len(judge(members(2), values, torch.ones(2000, dtype=torch.float64), 0.01).dropped)
+    assert sorted(gaps)[20] > 10
+    assert dropped <= 2  # a share of 2 P(Z > 3.03) = 0.0024 is expected
+
+
+def test_clearly_worse_members_are_refuted() -> None:
+    verdict = judge(members(2), score(0, 500, [0.0, 0.5]), torch.ones(500, dtype=torch.float64), 0.01)
+    assert [m.k for m in verdict.dropped] == [1]
+    assert "dropped" in str(verdict).splitlines()[-1]
+
+
+def test_a_row_that_counts_twice_is_two_rows() -> None:
+    values = score(3, 50, [0.0, 0.2])
+    counts = torch.ones(50, dtype=torch.float64)
+    counts[:10] = 2
+    twice = torch.cat([values, values[:10]])
+    one = judge(members(2), values, counts, 0.01)
+    other = judge(members(2), twice, torch.ones(60, dtype=torch.float64), 0.01)
+    for a, b in zip(one.verdicts, other.verdicts, strict=True):
+        assert a.plausibility == pytest.approx(b.plausibility, rel=1e-9)
+
+
+def test_a_score_that_is_no_number_is_refuted() -> None:
+    values = score(0, 30, [0.0, 0.0])
+    values[3, 1] = -torch.inf
+    verdict = judge(members(2), values, torch.ones(30, dtype=torch.float64), 0.01)
+    assert [v.kept for v in verdict.verdicts] == [True, False]
+
+
+@pytest.mark.parametrize("alpha", [-0.1, 1.1, float("nan")])
+def test_a_cut_is_a_share(alpha: float) -> None:
+    with pytest.raises(ValueError, match="plausible is"):
+        judge(members(1), torch.zeros(3, 1), torch.ones(3), alpha)

@@ -1,0 +1,168 @@
+"""Rows that members have not seen: folds in the batch, weights, and what a model does with them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import cbdl
+from cbdl.bayes import likelihoods, priors
+from cbdl.bayes.cohort import Cohort, Member
+from cbdl.bayes.data import Data, prepare
+from cbdl.left_out import folds_for
+
+
+def net() -> nn.Module:
+    return nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1))
+
+
+def rows(count: int = 40, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    source = np.random.default_rng(seed)
+    X = source.normal(size=(count, 2))
+    return X, X[:, 0] - 0.5 * X[:, 1] + 0.3 * source.normal(size=count)
+
+
+def model(**settings: object) -> cbdl.CBDL:
+    chosen = {"method": cbdl.MCLMC(chains=2, draws=20, thin=3, warmup=60, optimise=60), **settings}
+    return cbdl.CBDL(
+        [priors.Normal(0, 1), priors.Normal(0, 3)],
+        [likelihoods.Normal(net)],
+        verbose=False,
+        **chosen,  # type: ignore[arg-type]
+    )
+
+
+BRIEF = cbdl.MCLMC(chains=2, draws=5, thin=2, warmup=20, optimise=20, double=True)
+"""In float64 and so short that rounding does not grow to anything."""
+
+
+@pytest.mark.parametrize("way", ["wide", "vmap", "loop"])
+def test_a_member_that_leaves_out_a_fold_has_the_gradient_of_the_others_alone(way: str) -> None:
+    X, y = rows()
+    data = prepare(X, y, space="real", dtype=torch.float64)
+    assert isinstance(data, Data)
+    apart = data.in_folds(4, seed=1)
+    assert apart.folds is not None
+    assert torch.bincount(apart.folds).tolist() == [10, 10, 10, 10]
+    member = Member.of(0, 0, 0)
+    members = (member, member.without(2), member.without(0))
+    cohort = Cohort.of([priors.Normal()], likelihoods.Normal(net), data, members=members, way=way)  # type: ignore[arg-type]
+    theta = torch.randn(3, 2, cohort.layout.size, dtype=torch.float64)
+    noise = torch.zeros(3, 1, dtype=torch.float64)
+    (batch,) = apart.parts(100)
+    ours = cohort.gradient(theta, noise, batch, {}, 1.0)
+    for i, fold in enumerate((None, 2, 0)):
+        keep = torch.ones(40, dtype=torch.bool) if fold is None else apart.folds != fold
+        part = replace(batch, x=batch.x[keep], y=batch.y[keep], folds=None)
+        own = cohort.only([0]).gradient(theta[i : i + 1], noise[i : i + 1], part, {}, 1.0)
+        for a, b in zip(ours, own, strict=True):
+            torch.testing.assert_close(a[i : i + 1], b, rtol=1e-9, atol=1e-12)
+
+
+def test_what_a_fold_holds_does_not_reach_its_own_members() -> None:
+    """Outcomes of one fold become absurd: the predictions of its rows stay, those of other rows do not."""
+    X, y = rows()
+    plain = model(standardize=False, method=BRIEF, dtype=torch.float64).fit(X, y, folds=4)
+    assert isinstance(plain._data, Data)
+    assert plain._data.folds is not None
+    fold = (plain._data.folds == 1).numpy()
+    other = np.where(fold, y + 5.0, y)
+    moved = model(standardize=False, method=BRIEF, dtype=torch.float64).fit(X, other, folds=4)
+    one, two = (m.left_out().predictive.numbers[0].mean((1, 2)).numpy() for m in (plain, moved))
+    np.testing.assert_allclose(one[fold], two[fold], atol=1e-6)
+    assert np.abs(one[~fold] - two[~fold]).mean() > 1e-3
+
+
+def test_folds_do_not_change_the_members_themselves() -> None:
+    X, y = rows()
+    with_folds, without = (
+        model(method=BRIEF, dtype=torch.float64).fit(X, y, folds=count) for count in (3, 0)
+    )
+    for a, b in zip(with_folds.learned.parts.values(), without.learned.parts.values(), strict=True):
+        assert a.cohort.members == b.cohort.members
+        torch.testing.assert_close(a.posterior.sample(4), b.posterior.sample(4), rtol=0, atol=1e-6)
+
+
+def test_left_out_rows_score_as_fresh_ones_do() -> None:
+    X, y = rows(60)
+    made = model().fit(X, y, folds=5)
+    fresh = made.predict(*[rows(2000, seed=9)[0]], samples=40)
+    y_fresh = rows(2000, seed=9)[1]
+    z = (y_fresh[:, None, None] - fresh.loc) / fresh.scale
+    truth = np.log((fresh.weights * np.exp(-0.5 * z**2) / fresh.scale / np.sqrt(2 * np.pi)).sum(-1))
+    ours = made.left_out()
+    assert ours.way == "folds"
+    error = ours.score.std(0) / 60**0.5 + 0.02
+    assert (np.abs(ours.score.mean(0).numpy() - truth.mean(0)) < 4 * error.numpy()).all()
+    assert ours.rows.tolist() == list(range(60))
+
+
+def test_refuted_members_fall_and_it_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    X, y = rows(80)
+    made = cbdl.CBDL(
+        [priors.Normal(0, 0.001), priors.Normal(0, 2)],
+        [likelihoods.Normal(net)],
+        cbdl.MCLMC(chains=2, draws=20, thin=3, warmup=100, optimise=100),
+        plausible=0.01,
+        verbose=False,
+    ).fit(X, y)
+    assert [m.k for m in made.learned.members] == [1]
+    assert made.plausibility is not None
+    assert [m.k for m in made.plausibility.dropped] == [0]
+    assert made.left_out().score.shape == (80, 1)
+    assert made.predict(X[:3]).num_extremes == 1
+    assert "1 member kept" in repr(made)
+    assert capsys.readouterr().err == ""
+    kept_all = model().fit(X, y)
+    assert kept_all.plausibility is None
+    kept_all.verbose = True
+    kept_all.plausible(0.0)
+    assert "left out by weights" in capsys.readouterr().err
+    assert len(kept_all.learned.members) == 2
+
+
+def test_regions_at_the_level_of_left_out_rows_cover_fresh_ones() -> None:
+    X, y = rows(100)
+    levels = model().fit(X, y, folds=5).conformity()
+    assert "5 folds" in repr(levels)
+    X_fresh, y_fresh = rows(4000, seed=5)
+    made = model().fit(X, y, folds=5)
+    region = made.conformity().region(made.predict(X_fresh, samples=30), 0.1)
+    # 100 rows know the quantile to about 0.03; three of those
+    assert abs(region.contains(y_fresh).mean() - 0.9) < 0.09
+
+
+def test_what_cannot_be_left_out_is_said() -> None:
+    X, y = rows()
+    made = model().fit(X, y)
+    with pytest.raises(ValueError, match="fit with folds=5"):
+        made.left_out("folds")
+    with pytest.raises(ValueError, match="how is"):
+        made.left_out("maybe")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="folds is 1"):
+        made.fit(X, y, folds=1)
+    with pytest.raises(ValueError, match="plausible is 2"):
+        model(plausible=2.0)
+
+
+def test_folds_are_trained_where_they_are_needed() -> None:
+    assert folds_for("auto", 0.01, 500) == 5
+    assert folds_for("auto", 0.01, 50_000) == 0
+    assert folds_for(None, 0.0, 500) == 0
+    assert folds_for(None, 0.01, 500) == 5
+    assert folds_for("weights", 0.01, 500) == 0
+    assert folds_for("folds", 0.0, 50_000) == 5
+    with pytest.raises(ValueError, match="calibration is 'x'"):
+        folds_for("x", 0.0, 10)
+
+
+def test_a_pickled_model_keeps_its_members_and_forgets_its_rows() -> None:
+    import pickle
+
+    made = pickle.loads(pickle.dumps(model().fit(*rows(), folds=3)))
+    with pytest.raises(ValueError, match="right after fit"):
+        made.left_out()
