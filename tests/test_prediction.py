@@ -79,7 +79,7 @@ def test_a_prediction_holds_no_draws_beside_its_own_numbers(models, monkeypatch)
 
     def watched(*arguments):
         answer = averages(*arguments)
-        seen.append(weakref.ref(answer))
+        seen.append(weakref.ref(answer[0]))
         return answer
 
     monkeypatch.setattr("cbdl.prediction.averages", watched)

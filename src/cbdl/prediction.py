@@ -41,6 +41,7 @@ class Predictive:
 
     numbers: what the credal set is made of, each (rows, m, ...)
     draws:   (rows,) behind every row
+    noise:   (rows, m): the entropy of the outcome given the parameters, mean over draws
     floor:   (rows,), or None for mixtures, whose numbers tell it when it is asked for
     normals: how many components of a mixture make up one draw
     """
@@ -48,30 +49,36 @@ class Predictive:
     kind: type[CredalSet]
     numbers: tuple[Tensor, ...]
     draws: Tensor
+    noise: Tensor
     floor: Tensor | None = None
     normals: int = 1
 
     def credal_set(self, members: tuple[Member, ...], device: torch.device | None) -> CredalSet:
         """The convex hull of the members: tensors on `device`, or numpy arrays if that is None."""
         arrays = (t.numpy() if device is None else t.to(device) for t in self.numbers)
-        return self.kind(*arrays).with_origin(Draws(members, self.draws, self.floor, self.normals))
+        return self.kind(*arrays).with_origin(
+            Draws(members, self.draws, self.noise, self.floor, self.normals)
+        )
 
     @classmethod
     def join(cls, parts: Sequence[Predictive]) -> Predictive:
         """The rows of several predictions of one kind, one after the other; their floor is not asked for."""
         numbers = tuple(torch.cat(own) for own in zip(*(part.numbers for part in parts), strict=True))
-        return replace(parts[0], numbers=numbers, draws=torch.cat([part.draws for part in parts]), floor=None)
+        draws, noise = (torch.cat([getattr(part, name) for part in parts]) for name in ("draws", "noise"))
+        return replace(parts[0], numbers=numbers, draws=draws, noise=noise, floor=None)
 
     def only(self, places: Sequence[int]) -> Predictive:
         """Some of the members; the floor depends on their number and is not asked for."""
-        return replace(self, numbers=tuple(t[:, list(places)] for t in self.numbers), floor=None)
+        own = list(places)
+        return replace(
+            self, numbers=tuple(t[:, own] for t in self.numbers), noise=self.noise[:, own], floor=None
+        )
 
     def at(self, rows: Tensor) -> Predictive:
         """Some of the rows."""
         floor = None if self.floor is None else self.floor[rows]
-        return replace(
-            self, numbers=tuple(t[rows] for t in self.numbers), draws=self.draws[rows], floor=floor
-        )
+        numbers = tuple(t[rows] for t in self.numbers)
+        return replace(self, numbers=numbers, draws=self.draws[rows], noise=self.noise[rows], floor=floor)
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,8 @@ class Draws:
 
     members: tuple[Member, ...]
     draws: Tensor
+    noise: Tensor
+    """(..., m): the entropy of the outcome given the parameters, mean over draws (nats)."""
     known: Tensor | None
     normals: int
 
@@ -95,7 +104,7 @@ class Draws:
     def at(self, index: tuple[Tensor, ...]) -> Draws:
         """The origin of the sets at `index` of the batch."""
         known = None if self.known is None else self.known[index]
-        return replace(self, draws=self.draws[index], known=known)
+        return replace(self, draws=self.draws[index], noise=self.noise[index], known=known)
 
 
 # --- from posteriors to numbers -----------------------------------------------------------------------------
@@ -130,12 +139,13 @@ def _fixed(learned: Learned, x: Tensor, form: Form, draws: int, limit: int) -> P
     count = torch.full((x.shape[0],), draws)
     if learned.space != "real":
         return _classes(learned, x, count, limit)
-    loc, scale = normals(learned, x, draws, limit)
+    loc, scale, entropy = normals(learned, x, draws, limit)
+    noise = entropy.mean(2)
     if form == "mixture" and loc.ndim == 3:
-        return _mixture(loc, scale, count, learned.noises)
+        return _mixture(loc, scale, count, noise, learned.noises)
     mean, deviation = _moments(loc, scale)
     kind = DiagonalNormalCredalSet if loc.ndim > 3 else NormalCredalSet
-    return Predictive(kind, (mean, deviation), count, normal_floor(loc, scale, count))
+    return Predictive(kind, (mean, deviation), count, noise, normal_floor(loc, scale, count))
 
 
 def _classes(learned: Learned, x: Tensor, draws: Tensor, limit: int) -> Predictive:
@@ -145,18 +155,20 @@ def _classes(learned: Learned, x: Tensor, draws: Tensor, limit: int) -> Predicti
     if learned.space == "classes":
         *_, numbers = next(descriptions(learned, x[:1], 1, limit))
         rows = max(1, limit // (32 * len(learned.members) * len(weights) * numbers["probs"].shape[-1]))
-    probs, floor = [], []
+    probs, noise, floor = [], [], []
     for a in range(0, x.shape[0], rows):
-        part = averages(learned, x[a : a + rows], weights, limit)
+        part, entropy = averages(learned, x[a : a + rows], weights, limit)
         probs.append(part[:, :, 0].clone())
+        noise.append(entropy)
         floor.append(class_floor(part, draws[a : a + rows]))
-    return Predictive(CategoricalCredalSet, (torch.cat(probs),), draws, torch.cat(floor))
+    return Predictive(CategoricalCredalSet, (torch.cat(probs),), draws, torch.cat(noise), torch.cat(floor))
 
 
 def _mixture(
     loc: Tensor,
     scale: Tensor,
     draws: Tensor,
+    noise: Tensor,
     noises: Sequence[tuple[Tensor, Tensor]],
     weights: Tensor | None = None,
 ) -> Predictive:
@@ -171,7 +183,7 @@ def _mixture(
     own_share = 1 / loc.shape[2] if weights is None else weights.unsqueeze(-1)
     parts = (loc.unsqueeze(-1), scale.unsqueeze(-1) * width, share * own_share)
     numbers = tuple(t.expand(shape).flatten(2) for t in parts)
-    return Predictive(MixtureCredalSet, numbers, draws, normals=most)
+    return Predictive(MixtureCredalSet, numbers, draws, noise, normals=most)
 
 
 def _moments(loc: Tensor, scale: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -198,20 +210,23 @@ def forgotten(learned: Learned, x: Tensor, weights: Tensor, limit: int | None = 
     count = torch.full((x.shape[0],), draws)
     if learned.space == "classes":
         probs: Tensor | None = None
+        noise = torch.zeros(weights.shape[:2], dtype=torch.float64)
         for members, some, rows, numbers in descriptions(learned, x, draws, limit):
-            own = numbers["probs"].double().cpu()
-            part = torch.einsum("rmd,mdrj->rmj", weights[rows][:, members, some], own)
+            own, share = numbers["probs"].double().cpu(), weights[rows][:, members, some]
+            noise[rows, members] += torch.einsum("rmd,mdr->rm", share, numbers["entropy"].double().cpu())
+            part = torch.einsum("rmd,mdrj->rmj", share, own)
             probs = own.new_zeros(*weights.shape[:2], own.shape[-1]) if probs is None else probs
             probs[rows.start : rows.stop, members] += part
         assert probs is not None
-        return Predictive(CategoricalCredalSet, (probs / probs.sum(-1, keepdim=True),), count)
+        return Predictive(CategoricalCredalSet, (probs / probs.sum(-1, keepdim=True),), count, noise)
     if learned.space == "counts":
         raise ValueError("leave-one-out predictions of counts are not there yet; give rows for calibration")
-    loc, scale = normals(learned, x, draws, limit)
+    loc, scale, entropy = normals(learned, x, draws, limit)
+    noise = (weights * entropy).sum(2)
     if loc.ndim == 3:
-        return _mixture(loc, scale, count, learned.noises, weights)
+        return _mixture(loc, scale, count, noise, learned.noises, weights)
     mean, deviation = _moments(loc, scale, weights)
-    return Predictive(DiagonalNormalCredalSet, (mean, deviation), count)
+    return Predictive(DiagonalNormalCredalSet, (mean, deviation), count, noise)
 
 
 # --- as many draws as each row needs ------------------------------------------------------------------------
@@ -244,12 +259,13 @@ def _joined(parts: Sequence[tuple[Tensor, Predictive]], rows: int) -> Predictive
         for own, value in zip(last.numbers, blank, strict=True)
     )
     floor, draws = torch.zeros(rows, dtype=torch.float64), torch.zeros(rows, dtype=torch.int64)
+    noise = floor.new_zeros(rows, last.noise.shape[1])
     for at, part in parts:
         assert part.floor is not None
-        floor[at], draws[at] = part.floor, part.draws
+        floor[at], draws[at], noise[at] = part.floor, part.draws, part.noise
         for whole, own in zip(numbers, part.numbers, strict=True):
             if own.ndim > 2:
                 whole[at, :, : own.shape[2]] = own
             else:
                 whole[at] = own
-    return replace(last, numbers=numbers, draws=draws, floor=floor)
+    return replace(last, numbers=numbers, draws=draws, noise=noise, floor=floor)

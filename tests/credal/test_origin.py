@@ -22,6 +22,10 @@ class Fake:
     numbers: torch.Tensor
     asked: ClassVar[list[int]] = []
 
+    @property
+    def noise(self):
+        return self.numbers.unsqueeze(-1) - torch.arange(3.0)
+
     def floor(self, credal):
         self.asked.append(credal.num_extremes)
         assert credal.batch_shape == tuple(self.numbers.shape)

@@ -12,11 +12,12 @@ Targets of regression are standardised; `unit` (*event) is what one standardised
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
 import torch
+from scipy import stats
 from scipy.special import gammaincinv
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -24,7 +25,7 @@ from torch.nn import functional as F
 from cbdl.nets.instances import as_factory
 
 from ._densities import HALF_LOG_2PI
-from .counts import HIGH, LOW, poisson_log_density
+from .counts import HIGH, LOW, poisson_entropy, poisson_log_density
 from .targets import check_labels, check_scale, check_size, check_variety, dims
 
 __all__ = [
@@ -101,6 +102,10 @@ class Likelihood:
         """
         raise NotImplementedError
 
+    def entropy(self, numbers: Mapping[str, Tensor]) -> Tensor:
+        """The entropy (members, draws, batch) of the outcome under every draw, from what `describe` says, in nats."""
+        raise NotImplementedError
+
     def normals(self) -> tuple[Tensor, Tensor]:
         """The noise of a real outcome as a mixture of Normals: weights, and scales in units of its standard
         deviation, each (components,)."""
@@ -109,6 +114,11 @@ class Likelihood:
     def draw(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor, source: torch.Generator) -> Tensor:
         """An outcome in the user's units for every output: (members, draws, batch, *event)."""
         raise NotImplementedError
+
+
+def _class_entropy(probs: Tensor) -> Tensor:
+    entropy: Tensor = torch.special.entr(probs).sum(-1)
+    return entropy
 
 
 def _draw_class(probs: Tensor, source: torch.Generator) -> Tensor:
@@ -155,6 +165,9 @@ class Categorical(Likelihood):
     def describe(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor) -> dict[str, Tensor]:
         return {"probs": out.softmax(-1)}
 
+    def entropy(self, numbers: Mapping[str, Tensor]) -> Tensor:
+        return _class_entropy(numbers["probs"])
+
     def draw(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor, source: torch.Generator) -> Tensor:
         return _draw_class(out.softmax(-1), source)
 
@@ -187,6 +200,9 @@ class Bernoulli(Likelihood):
         zero = torch.sigmoid(-out.reshape(out.shape[:3]))
         return {"probs": torch.stack([zero, one], -1)}
 
+    def entropy(self, numbers: Mapping[str, Tensor]) -> Tensor:
+        return _class_entropy(numbers["probs"])
+
     def draw(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor, source: torch.Generator) -> Tensor:
         return _draw_class(self.describe(out, noise, loc, unit)["probs"], source)
 
@@ -218,6 +234,10 @@ class Poisson(Likelihood):
 
     def describe(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor) -> dict[str, Tensor]:
         return {"rate": out.reshape(out.shape[:3] + loc.shape).clamp(LOW, HIGH).exp()}
+
+    def entropy(self, numbers: Mapping[str, Tensor]) -> Tensor:
+        entropy = poisson_entropy(numbers["rate"])
+        return _event_sum(entropy, entropy.ndim - 2)
 
     def draw(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor, source: torch.Generator) -> Tensor:
         return torch.poisson(self.describe(out, noise, loc, unit)["rate"], generator=source)
@@ -281,9 +301,17 @@ class _LocationScale(Likelihood):
         numbers = self.describe(out, noise, loc, unit)
         return numbers["loc"] + numbers["scale"] * self.standard_draw(numbers["loc"], source)
 
+    def entropy(self, numbers: Mapping[str, Tensor]) -> Tensor:
+        scale = numbers["scale"]
+        return _event_sum(scale.log() + self.standard_entropy(), scale.ndim - 2)
+
     def standard(self, z: Tensor) -> Tensor:
         """log density of the noise with mean 0 and standard deviation 1."""
         raise NotImplementedError
+
+    def standard_entropy(self) -> float:
+        """The entropy of the noise with standard deviation 1, in nats."""
+        return 0.5 + HALF_LOG_2PI
 
     def standard_draw(self, like: Tensor, source: torch.Generator) -> Tensor:
         """Noise with mean 0 and standard deviation 1, in the shape of `like`."""
@@ -364,6 +392,9 @@ class Laplace(_LocationScale):
     def standard(self, z: Tensor) -> Tensor:
         return -math.sqrt(2) * z.abs() - 0.5 * math.log(2)
 
+    def standard_entropy(self) -> float:
+        return 1 + 0.5 * math.log(2)
+
     def standard_draw(self, like: Tensor, source: torch.Generator) -> Tensor:
         a, b = (torch.empty_like(like).exponential_(generator=source) for _ in range(2))
         return (a - b) / math.sqrt(2)
@@ -392,6 +423,9 @@ class StudentT(_LocationScale):
         df = self.df
         constant = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - 0.5 * math.log(math.pi * (df - 2))
         return constant - (df + 1) / 2 * torch.log1p(z.square() / (df - 2))
+
+    def standard_entropy(self) -> float:
+        return float(stats.t(self.df).entropy()) - 0.5 * math.log(self.df / (self.df - 2))
 
     def standard_draw(self, like: Tensor, source: torch.Generator) -> Tensor:
         normal = torch.empty_like(like).normal_(generator=source)

@@ -18,15 +18,20 @@ from .counts import count_cap, count_mixtures
 from .learned import Learned
 
 
-def averages(learned: Learned, x: Tensor, weights: Tensor, max_memory: int | None = None) -> Tensor:
-    """(rows, m, W, J): class probabilities averaged over draws with each of the weightings (W, draws).
+def averages(
+    learned: Learned, x: Tensor, weights: Tensor, max_memory: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """(rows, m, W, J): class probabilities averaged over draws with each of the weightings (W, draws), of which the
+    first is that of all draws; and (rows, m): the entropies of the draws, averaged with the first.
 
     Probabilities are averaged, never logits.
     """
     draws = weights.shape[1]
     cap = _largest_count(learned, x, weights, max_memory) if learned.space == "counts" else None
     total: Tensor | None = None
+    noise = torch.zeros(x.shape[0], len(learned.members), dtype=torch.float64)
     for members, some, rows, numbers in descriptions(learned, x, draws, max_memory):
+        noise[rows, members] += torch.einsum("d,mdr->rm", weights[0, some], numbers["entropy"].double().cpu())
         if cap is None:
             part = torch.einsum("wd,mdrj->rmwj", weights[:, some], numbers["probs"].double().cpu())
         else:
@@ -35,7 +40,7 @@ def averages(learned: Learned, x: Tensor, weights: Tensor, max_memory: int | Non
             total = part.new_zeros(x.shape[0], len(learned.members), *part.shape[2:])
         total[rows, members] += part
     assert total is not None
-    return total
+    return total, noise
 
 
 def _largest_count(learned: Learned, x: Tensor, weights: Tensor, max_memory: int | None) -> int:
@@ -45,16 +50,19 @@ def _largest_count(learned: Learned, x: Tensor, weights: Tensor, max_memory: int
     return count_cap(rate, x.shape[0] * len(learned.members) * weights.shape[0], max_memory)
 
 
-def normals(learned: Learned, x: Tensor, draws: int, max_memory: int | None = None) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation (rows, m, draws, *event) of the outcome under every draw."""
+def normals(
+    learned: Learned, x: Tensor, draws: int, max_memory: int | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean and standard deviation (rows, m, draws, *event) and entropy (rows, m, draws) of the outcome under every
+    draw."""
     places: dict[str, Tensor] = {}
     for members, some, rows, numbers in descriptions(learned, x, draws, max_memory):
-        for name in ("loc", "scale"):
+        for name in ("loc", "scale", "entropy"):
             part = numbers[name].double().cpu().movedim(2, 0)
             if name not in places:
                 places[name] = part.new_zeros(x.shape[0], len(learned.members), draws, *part.shape[3:])
             places[name][rows.start : rows.stop, members, some] = part
-    return places["loc"], places["scale"]
+    return places["loc"], places["scale"], places["entropy"]
 
 
 def simulate(learned: Learned, x: Tensor, n: int, seed: int, max_memory: int | None = None) -> Tensor:
@@ -84,11 +92,12 @@ def simulate(learned: Learned, x: Tensor, n: int, seed: int, max_memory: int | N
 def descriptions(
     learned: Learned, x: Tensor, draws: int, max_memory: int | None
 ) -> Iterator[tuple[list[int], slice, slice, dict[str, Tensor]]]:
-    """(members, draws, rows, what the likelihood says of them): all of them, a bounded block at a time."""
+    """(members, draws, rows, what the likelihood says of them with its entropy): all, a bounded block at a time."""
     unit = learned.targets
     for s, members, some, rows, out, noise in outputs(learned, x, draws, max_memory):
         likelihood = learned.parts[s].cohort.likelihood
-        yield members, some, rows, likelihood.describe(out, noise, unit.loc, unit.scale)
+        numbers = likelihood.describe(out, noise, unit.loc, unit.scale)
+        yield members, some, rows, {**numbers, "entropy": likelihood.entropy(numbers)}
 
 
 def outputs(

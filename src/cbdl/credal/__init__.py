@@ -3,7 +3,7 @@
 from cbdl.credal import across, capacity
 from cbdl.credal._border import Array, ArrayLike, check_alpha
 from cbdl.credal._optimum import Certified
-from cbdl.credal.base import CredalSet, Origin, Region, Uncertainty
+from cbdl.credal.base import CredalSet, Decomposition, Origin, Region, Uncertainty
 from cbdl.credal.classes.categorical import CategoricalCredalSet
 from cbdl.credal.content import region_level
 from cbdl.credal.entropy import reference_entropy
@@ -19,6 +19,7 @@ __all__ = [
     "CategoricalCredalSet",
     "Certified",
     "CredalSet",
+    "Decomposition",
     "DiagonalMixture",
     "DiagonalNormalCredalSet",
     "HalfSpace",

@@ -49,6 +49,28 @@ class Region(ABC):
 
 
 @dataclass(frozen=True)
+class Decomposition:
+    """Where the uncertainty of a prediction comes from. All fields have the batch shape, those of members (..., m).
+
+    The entropy of every member is its `noise` plus its `doubt`. The paper's aleatoric uncertainty, the lowest of these
+    entropies, holds the doubt of its member; the noise does not.
+
+    noise:        what would be left if the parameters were known: their expected conditional entropy, per member
+    doubt:        what knowing the parameters would tell about the outcome: the mutual information, per member
+    noise_lower, noise_upper, doubt_lower, doubt_upper: over the members
+    disagreement: between members: the epistemic uncertainty of the credal set
+    """
+
+    noise: Array
+    doubt: Array
+    noise_lower: Array
+    noise_upper: Array
+    doubt_lower: Array
+    doubt_upper: Array
+    disagreement: Array
+
+
+@dataclass(frozen=True)
 class Uncertainty:
     """Total uncertainty of a credal set and its split (section 2.3). All fields have the batch shape.
 

@@ -28,7 +28,7 @@ from cbdl.credal._border import (
     log_survival_of,
 )
 from cbdl.credal._optimum import Certified, Optimum
-from cbdl.credal.answers import Region, Uncertainty
+from cbdl.credal.answers import Decomposition, Region, Uncertainty
 from cbdl.credal.origin import Origin, Source
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ __all__ = [
     "Average",
     "Base",
     "CredalSet",
+    "Decomposition",
     "Distribution",
     "Gamble",
     "Origin",
@@ -304,6 +305,28 @@ class CredalSet(ABC):
             epistemic_upper=out((bracket + math.log(self._extremes)) / unit),
             gap=out(upper.gap / unit),
             error=out(error / unit),
+        )
+
+    def decomposition(self, base: Base = None) -> Decomposition:
+        """Noise in the data, doubt about parameters, disagreement between members; of predictions of a model."""
+        if self._source is None:
+            raise ValueError(
+                "only predictions of a model know what is noise and what is doubt about its parameters; a bag of "
+                "distributions has uncertainty()"
+            )
+        unit, out = self._unit(base), self._border.out
+        entropies, _ = self._entropies()
+        noise = self._source.noise.to(entropies)
+        # given the parameters there is never more entropy than without; draws may say otherwise by rounding
+        doubt = (entropies - noise).clamp_min(0.0)
+        return Decomposition(
+            noise=out(noise / unit),
+            doubt=out(doubt / unit),
+            noise_lower=out(noise.amin(-1) / unit),
+            noise_upper=out(noise.amax(-1) / unit),
+            doubt_lower=out(doubt.amin(-1) / unit),
+            doubt_upper=out(doubt.amax(-1) / unit),
+            disagreement=self.uncertainty(base).epistemic,
         )
 
     def generalized_hartley(self, base: Base = None) -> Array:

@@ -23,6 +23,10 @@ class Origin(Protocol):
     def members(self) -> tuple[Any, ...]:
         """Who the m extremes are, in order."""
 
+    @property
+    def noise(self) -> Tensor:
+        """(..., m): the entropy of the outcome given the parameters, expected by each member (nats)."""
+
     def floor(self, credal: CredalSet) -> Tensor:
         """(...,): the epistemic uncertainty (nats) that Monte Carlo noise alone would show; nan: unknown.
 
@@ -58,6 +62,12 @@ class Source:
             value = self.origin.floor(credal if self.whole is None else self.whole)
             self.floor, self.whole = value.to(torch.float64).expand(credal.batch_shape), None
         return self.floor
+
+    @property
+    def noise(self) -> Tensor:
+        """(..., m): the expected conditional entropy of every extreme."""
+        whole = self.origin.noise
+        return whole if self.places is None else whole.gather(-1, self.places)
 
     def at(self, index: tuple[Tensor, ...]) -> Source:
         """The source of the sets at `index` of the batch."""
