@@ -15,7 +15,7 @@ demo: $(VENV)/.plots  ## the main job on embedded data, with a report in demo-re
 	$(BIN)/cbdl demo
 
 test: $(VENV)/.dev  ## tests, doctests and coverage
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -q --cov --cov-report=term
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q --cov --cov-report=term
 
 # Other processors, imitated: what torch, MKL and OpenBLAS may use, and how many threads. kinds="old zen" picks some.
 kinds ?= old haswell zen threads
