@@ -68,6 +68,12 @@ class Learned:
         )
 
     @property
+    def distinct(self) -> int | None:
+        """How many draws of every posterior differ, at least; None if they have no end (`Posterior.distinct`)."""
+        ends = [part.posterior.distinct for part in self.parts.values()]
+        return min((end for end in ends if end is not None), default=None)
+
+    @property
     def noises(self) -> tuple[tuple[Tensor, Tensor], ...]:
         """For real outcomes, the noise of every member as a mixture of Normals; for others nothing."""
         if self.space != "real":

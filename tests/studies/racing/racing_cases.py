@@ -10,6 +10,8 @@ from cbdl.studies.racing import Trace, make_track
 from cbdl.studies.racing.curves import closed_curve
 
 TRACKS = Path(os.environ.get("CBDL_DATA", "")) / "tracks"
+
+
 def needs_public_tracks(test):
     """Files that are GPL and not part of the project: with `make test-slow`, where they are."""
     there = pytest.mark.skipif(

@@ -57,6 +57,13 @@ class Posterior(ABC):
 
     # --- abilities with a default ---------------------------------------------------------------------------
 
+    @property
+    def distinct(self) -> int | None:
+        """How many draws differ: a number for finitely many points, which are independent of each other and come again
+        after so many; None if draws have no end, and are the antithetic pairs of `cbdl.bayes.draws`.
+        """
+        return None
+
     def moments(self) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of every parameter, each (m, P): closed if a method knows them, else of draws."""
         theta = self.sample(MOMENT_DRAWS)
