@@ -72,13 +72,6 @@ def test_too_few_points_give_the_whole_space_and_say_so():
     assert region.contains(np.full(5, 1e9)).all()
 
 
-def test_what_has_no_average_of_its_kind_is_refused():
-    with pytest.raises(ValueError, match="one output at a time"):
-        calibrate(
-            cbdl.DiagonalNormalCredalSet(np.zeros((3, 2, 2)), np.ones((3, 2, 2))), np.zeros((3, 2)), 0.1
-        )
-
-
 def test_outcomes_of_one_level_are_all_covered_however_far_out():
     """N(0, 1) for all inputs, all outcomes at the same distance: the region must hold every one of them."""
     for z in (7.5, 9.0, 40.0, 1e4):
@@ -184,13 +177,15 @@ def test_a_class_without_probability_asks_for_the_whole_space():
     assert made.region(credal).mask.all()
 
 
-def test_several_outputs_are_calibrated_if_there_is_one_extreme():
+@pytest.mark.parametrize("loc", [[[0.0, 0.0]], [[-1.0, 0.0], [0.5, 3.0], [0.0, -2.0]]])
+def test_several_outputs_are_calibrated(loc):
     rng = np.random.default_rng(5)
-    credal = cbdl.DiagonalNormalCredalSet(np.zeros((1000, 1, 2)), np.ones((1000, 1, 2)), samples=16)
+    centre = np.broadcast_to(loc, (1000, len(loc), 2)) + rng.normal(size=(1000, 1, 2))
+    credal = cbdl.DiagonalNormalCredalSet(centre, np.ones(centre.shape), samples=16)
     y = 20 * rng.normal(size=(1000, 2))
     made = calibrate(credal[:500], y[:500], 0.1)
-    share = made.region(credal[500:]).contains(y[500:]).mean()
-    assert abs(share - 0.9) < 4 * np.sqrt(0.09 * 2 / 500)
+    for region in (made.region(credal[500:]), made.average_region(credal[500:])):
+        assert abs(region.contains(y[500:]).mean() - 0.9) < 4 * np.sqrt(0.09 * 2 / 500)
 
 
 def test_a_calibration_explains_itself():
