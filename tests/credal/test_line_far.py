@@ -112,6 +112,8 @@ def mixtures(batch: int, m: int, M: int, other: int, seed: int) -> tuple[list[Te
 @pytest.mark.parametrize(("kind", "order"), [*CASES, ("jensen-shannon", None)])
 def test_sets_of_mixtures_have_small_errors_too(kind: str, order: float | None) -> None:
     sets, target = mixtures(len(PLACES), 3, 2, 2, seed=4)
+    if kind == "w2":  # takes longest: every third of the targets
+        sets, target = ([t[::3] for t in x] for x in (sets, target))
     answer = distance(*sets, *target, kind, order=order)
     finite = torch.isfinite(answer.value)
     assert finite.any()
