@@ -74,7 +74,7 @@ class Learned:
 
     @property
     def distinct(self) -> int | None:
-        """How many draws of every posterior differ, at least; None if they have no end (`Posterior.distinct`)."""
+        """How many draws of every posterior differ, at least; None if they have no end: see the posterior's own."""
         ends = [part.posterior.distinct for part in self.parts.values()]
         return min((end for end in ends if end is not None), default=None)
 
