@@ -1,5 +1,7 @@
 """CBDL end to end: shapes, order of the members, invariances, resuming, continual and active learning."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -243,6 +245,17 @@ def test_update_learns_new_data_and_remembers_the_old():
     fresh = np.sqrt(np.mean((y[low] - y[high].mean()) ** 2))
     assert error(high) < 0.5 * before
     assert error(low) < 0.5 * fresh
+
+
+def test_staying_near_what_was_learned_before_an_update_is_no_collapse():
+    X, y = line(120)
+    settings = {"method": cbdl.MeanField(epochs=20, lr=1e-2), "likelihoods": regression().likelihoods[:1]}
+    made = regression(**settings).fit(X, y)
+    made.update(X[:2], y[:2])
+    with warnings.catch_warnings(record=True):
+        report = made.diagnostics()
+    assert max(row.at_prior for row in report.rows) > 0.9  # two rows more: next to nothing to learn
+    assert not [message for message in report.warnings if "priors:" in message]
 
 
 def test_acquire_asks_where_the_model_knows_least(model):

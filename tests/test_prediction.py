@@ -90,8 +90,8 @@ def test_a_prediction_holds_no_draws_beside_its_own_numbers(models, monkeypatch)
     assert np.isfinite(whole.floor).all()
 
 
-@pytest.mark.parametrize("samples", [1, 2, 3])
-def test_too_few_draws_leave_the_floor_unknown(models, samples):
+@pytest.mark.parametrize("samples", [1, 2, 3, 4, 7])
+def test_too_few_draws_and_a_lonely_one_leave_the_floor_unknown(models, samples):
     for kind in KINDS:
         assert np.isnan(models[kind].predict(X[:2], samples).floor).all()
 
@@ -147,6 +147,21 @@ def test_the_floor_is_what_identical_posteriors_with_independent_draws_show():
         floors.append(made.predict(rows, 8).floor.mean())
     assert truth > 0.02
     assert abs(np.mean(floors) / truth - 1) < 0.25
+
+
+@pytest.mark.parametrize("kind", ["classes", "line"])
+def test_points_that_come_again_are_no_new_draws(kind):
+    """An ensemble of five networks knows no more from twenty draws than from five, and nothing from three networks."""
+    normal = cbdl.likelihoods.Normal(cbdl.nets.mlp(1, 1, (6,)), scale=0.3)
+    likelihood = normal if kind == "line" else cbdl.likelihoods.Categorical(cbdl.nets.mlp(1, 3, (6,)))
+    y = X[:, 0] ** 2 if kind == "line" else np.arange(30) // 10
+    five, three = (model(likelihood, y, method=cbdl.Ensemble(restarts=n, epochs=2)) for n in (5, 3))
+    few, many = five.predict(X, 5), five.predict(X, 20)
+    np.testing.assert_allclose(many.floor, few.floor, rtol=1e-9)
+    np.testing.assert_allclose(many.uncertainty().total, few.uncertainty().total, rtol=1e-9)
+    assert (many.floor > 0).all()
+    assert np.isnan(three.predict(X, 20).floor).all()
+    assert (five.predict(X, "auto", tolerance=1e-6).origin.draws == 5).all()
 
 
 def test_large_rates_of_counts_fit_into_memory(models):

@@ -77,7 +77,7 @@ def folds_for(calibration: str | None, plausible: float, rows: int) -> int:
 
 def by_weights(learned: Learned, data: Data, draws: int = DRAWS) -> LeftOut:
     """Every row left out by weighting the draws."""
-    rows = data.some(ROWS, learned.seed)
+    rows, draws = data.some(ROWS, learned.seed), min(draws, learned.distinct or draws)
     here = rows.to(data.x.device)
     counts = _counts(data)[rows]
     weighted = leave_one_out(learned, data.x[here], data.y[here], counts, draws)
@@ -102,6 +102,7 @@ def by_folds(parts: Sequence[Part], data: Data, seed: int, draws: int = DRAWS) -
     for f in range(folds):
         places = (data.folds == f).nonzero().flatten()
         learned = Learned.of([_without(part, f) for part in parts], data, seed)
+        draws = min(draws, learned.distinct or draws)
         rows.append(places.cpu())
         score.append(scores(learned, data.x[places], data.y[places], draws))
         predictives.append(predict(learned, data.x[places], draws))

@@ -142,15 +142,17 @@ class CBDL:
     def diagnostics(self, X: Any = None, y: Any = None) -> Diagnostics:
         """One row per member: NLL, KL / N, share of parameters left at the prior, distances between members.
 
-        Warns with advice when members have collapsed onto each other or onto their priors. On the training data; a
-        model that was loaded has none, so give `X` and `y`.
+        Warns with advice when members have collapsed onto each other or, before any update, onto their priors. On the
+        training data; a model that was loaded has none, so give `X` and `y`.
         """
         learned, data = self.learned, self._data
         if X is not None:
             data = self._more(X, y)
         if data is None:
             raise ValueError("a loaded model does not hold its training data; call diagnostics(X, y)")
-        return diagnose([(part.cohort, part.posterior) for part in learned.parts.values()], data)
+        parts = learned.parts.values()
+        continued = any(part.continued for part in parts)
+        return diagnose([(part.cohort, part.posterior) for part in parts], data, continued=continued)
 
     def drop(self, members: Sequence[Member | tuple[int, int]]) -> Self:
         """Leave out members, given as (k, s); `diagnostics().drop(margin)` says which are worse than the best."""

@@ -44,6 +44,7 @@ class Predictive:
     noise:   (rows, m): the entropy of the outcome given the parameters, mean over draws
     floor:   (rows,), or None for mixtures, whose numbers tell it when it is asked for
     normals: how many components of a mixture make up one draw
+    paired:  whether draws come in antithetic pairs
     """
 
     kind: type[CredalSet]
@@ -52,12 +53,13 @@ class Predictive:
     noise: Tensor
     floor: Tensor | None = None
     normals: int = 1
+    paired: bool = True
 
     def credal_set(self, members: tuple[Member, ...], device: torch.device | None) -> CredalSet:
         """The convex hull of the members: tensors on `device`, or numpy arrays if that is None."""
         arrays = (t.numpy() if device is None else t.to(device) for t in self.numbers)
         return self.kind(*arrays).with_origin(
-            Draws(members, self.draws, self.noise, self.floor, self.normals)
+            Draws(members, self.draws, self.noise, self.floor, self.normals, self.paired)
         )
 
     @classmethod
@@ -91,6 +93,7 @@ class Draws:
     """(..., m): the entropy of the outcome given the parameters, mean over draws (nats)."""
     known: Tensor | None
     normals: int
+    paired: bool = True
 
     def floor(self, credal: CredalSet) -> Tensor:
         """(...,): the epistemic uncertainty (nats) that Monte Carlo noise alone would show; nan: unknown."""
@@ -98,7 +101,8 @@ class Draws:
             return self.known
         numbers = (torch.as_tensor(t).cpu() for t in (credal.loc, credal.scale, credal.weights))
         loc, scale, weights = (t.reshape(-1, *t.shape[-2:]) for t in numbers)
-        floor = line_floor(loc, scale, weights, self.draws.reshape(-1), normals=self.normals)
+        draws = self.draws.reshape(-1)
+        floor = line_floor(loc, scale, weights, draws, normals=self.normals, paired=self.paired)
         return floor.view(self.draws.shape)
 
     def at(self, index: tuple[Tensor, ...]) -> Draws:
@@ -121,8 +125,8 @@ def predict(
 ) -> Predictive:
     """The predictive distributions of all members for standardised inputs x (rows, ...).
 
-    From draws 0, ..., samples - 1 of the model's stream; with "auto" each row has twice as many every time until its
-    floor is below `tolerance` or they are `max_samples`.
+    From draws 0, ..., samples - 1 of the model's stream, or as many as are distinct; with "auto" each row has twice as
+    many every time until its floor is below `tolerance` or they are `max_samples`.
     """
     if form not in ("mixture", "normal"):
         raise ValueError(f'predictive is {form!r}; give "mixture" or "normal"')
@@ -135,22 +139,26 @@ def predict(
 
 
 def _fixed(learned: Learned, x: Tensor, form: Form, draws: int, limit: int) -> Predictive:
-    """All rows from the same number of draws."""
+    """All rows from the same number of draws; of finitely many points each at most once."""
+    draws = min(draws, learned.distinct or draws)
     count = torch.full((x.shape[0],), draws)
+    paired = learned.distinct is None
     if learned.space != "real":
         return _classes(learned, x, count, limit)
     loc, scale, entropy = normals(learned, x, draws, limit)
     noise = entropy.mean(2)
     if form == "mixture" and loc.ndim == 3:
-        return _mixture(loc, scale, count, noise, learned.noises)
+        return _mixture(loc, scale, count, noise, learned.noises, paired=paired)
     mean, deviation = _moments(loc, scale)
     kind = DiagonalNormalCredalSet if loc.ndim > 3 else NormalCredalSet
-    return Predictive(kind, (mean, deviation), count, noise, normal_floor(loc, scale, count))
+    floor = normal_floor(loc, scale, count, paired=paired)
+    return Predictive(kind, (mean, deviation), count, noise, floor, paired=paired)
 
 
 def _classes(learned: Learned, x: Tensor, draws: Tensor, limit: int) -> Predictive:
     """Averages over all draws, and over groups of them for the floor, a bounded number of rows at a time."""
-    weights = weightings(int(draws[0]))
+    paired = learned.distinct is None
+    weights = weightings(int(draws[0]), paired)
     rows = x.shape[0]
     if learned.space == "classes":
         *_, numbers = next(descriptions(learned, x[:1], 1, limit))
@@ -160,8 +168,10 @@ def _classes(learned: Learned, x: Tensor, draws: Tensor, limit: int) -> Predicti
         part, entropy = averages(learned, x[a : a + rows], weights, limit)
         probs.append(part[:, :, 0].clone())
         noise.append(entropy)
-        floor.append(class_floor(part, draws[a : a + rows]))
-    return Predictive(CategoricalCredalSet, (torch.cat(probs),), draws, torch.cat(noise), torch.cat(floor))
+        floor.append(class_floor(part, draws[a : a + rows], paired=paired))
+    return Predictive(
+        CategoricalCredalSet, (torch.cat(probs),), draws, torch.cat(noise), torch.cat(floor), paired=paired
+    )
 
 
 def _mixture(
@@ -171,6 +181,8 @@ def _mixture(
     noise: Tensor,
     noises: Sequence[tuple[Tensor, Tensor]],
     weights: Tensor | None = None,
+    *,
+    paired: bool = False,
 ) -> Predictive:
     """Mixtures of all draws (rows, m, draws), each draw's noise as the Normals that make it up; equal weights, or
     those that are given."""
@@ -183,7 +195,7 @@ def _mixture(
     own_share = 1 / loc.shape[2] if weights is None else weights.unsqueeze(-1)
     parts = (loc.unsqueeze(-1), scale.unsqueeze(-1) * width, share * own_share)
     numbers = tuple(t.expand(shape).flatten(2) for t in parts)
-    return Predictive(MixtureCredalSet, numbers, draws, noise, normals=most)
+    return Predictive(MixtureCredalSet, numbers, draws, noise, normals=most, paired=paired)
 
 
 def _moments(loc: Tensor, scale: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -235,6 +247,7 @@ def forgotten(learned: Learned, x: Tensor, weights: Tensor, limit: int | None = 
 def _adaptive(learned: Learned, x: Tensor, form: Form, tolerance: float, most: int, limit: int) -> Predictive:
     if not tolerance > 0:
         raise ValueError(f"tolerance is {tolerance}; it must be positive (nats)")
+    most = min(most, learned.distinct or most)
     rows, draws = torch.arange(x.shape[0]), min(FIRST, most)
     parts: list[tuple[Tensor, Predictive]] = []
     while len(rows):
@@ -242,7 +255,7 @@ def _adaptive(learned: Learned, x: Tensor, form: Form, tolerance: float, most: i
         floor = part.floor
         if floor is None:
             loc, scale, weights = part.numbers
-            floor = line_floor(loc, scale, weights, part.draws, normals=part.normals)
+            floor = line_floor(loc, scale, weights, part.draws, normals=part.normals, paired=part.paired)
         done = (floor < tolerance) | (draws >= most)
         parts.append((rows[done], replace(part, floor=floor).at(done)))
         rows, draws = rows[~done], min(2 * draws, most)

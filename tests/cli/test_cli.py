@@ -272,12 +272,12 @@ finally:
 def test_predict_reads_a_file_in_bounded_memory(place, tmp_path):
     """Four times the file, the same memory."""
     used = []
-    for rows in (5_000, 20_000):
+    for rows in (3_000, 12_000):
         # text that is not used by the model makes the file large without making it slow
         path = tmp_path / f"{rows}.csv"
         with open(path, "w") as file:
             file.write("x,z,text\n")
-            file.writelines(f"{i % 7},{i % 5},{'.' * 2000}\n" for i in range(rows))
+            file.writelines(f"{i % 7},{i % 5},{'.' * 4000}\n" for i in range(rows))
         ran = process("predict", place / "classes", path, "--out", tmp_path / "p.csv", code=MEASURED)
         out, err = ran.communicate(timeout=120)
         assert (ran.returncode, out) == (0, f"{tmp_path / 'p.csv'}: {rows} rows\n"), err
@@ -285,9 +285,9 @@ def test_predict_reads_a_file_in_bounded_memory(place, tmp_path):
         path.unlink()
     assert (
         used[1] < used[0] + 20
-    )  # MB; the larger file has 30 MB more, and an allocator keeps a few of its own
+    )  # MB; the larger file has 36 MB more, and an allocator keeps a few of its own
     with open(tmp_path / "p.csv") as file:
-        assert sum(1 for _ in file) == 20_001
+        assert sum(1 for _ in file) == 12_001
 
 
 def test_a_closed_pipe_is_not_an_accident(place):

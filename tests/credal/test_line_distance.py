@@ -135,10 +135,10 @@ INTEGRANDS = {
 
 @pytest.mark.parametrize("kind", [*INTEGRANDS, "w1"])
 def test_value_is_the_integral_at_the_weights(kind: str) -> None:
-    sets, target = draw(3, 3, 2, 2)
+    sets, target = draw(2, 3, 2, 2)
     answer = distance(*sets, *target, kind)
     assert answer.gap.max() < 1e-10
-    for i in range(3):
+    for i in range(2):
         weights = (sets[2][i] * answer.weights[i][:, None]).numpy().ravel()
         mine = sets[0][i].numpy().ravel(), sets[1][i].numpy().ravel(), weights
         other = tuple(t[i].numpy() for t in target)
@@ -146,7 +146,7 @@ def test_value_is_the_integral_at_the_weights(kind: str) -> None:
             integrand = lambda y, a=mine, b=other: abs(cdf(y, *a) - cdf(y, *b))  # noqa: E731
         else:
             integrand = lambda y, a=mine, b=other: INTEGRANDS[kind](pdf(y, *a), pdf(y, *b))  # noqa: E731
-        edges = np.linspace(-14, 14, 57)
+        edges = np.linspace(-14, 14, 29)
         want = sum(quad(integrand, a, b, epsabs=1e-12)[0] for a, b in pairwise(edges))
         want = math.sqrt(want) if kind == "hellinger" else want
         assert answer.value[i].item() == pytest.approx(want, abs=2e-8)
@@ -164,14 +164,14 @@ def quantiles(mix: tuple[np.ndarray, ...], n: int) -> np.ndarray:
 
 @pytest.mark.parametrize("spread", [2.0, 12.0])
 def test_wasserstein_is_that_of_fine_quantiles(spread: float) -> None:
-    sets, target = draw(3, 3, 2, 2, seed=1, spread=spread)
+    sets, target = draw(2, 3, 2, 2, seed=1, spread=spread)
     for kind in ("w1", "w2"):
         answer = distance(*sets, *target, kind)
         assert answer.gap.max() < 1e-6
-        for i in range(3):
+        for i in range(2):
             weights = (sets[2][i] * answer.weights[i][:, None]).numpy().ravel()
-            x = quantiles((sets[0][i].numpy().ravel(), sets[1][i].numpy().ravel(), weights), 6_000)
-            y = quantiles(tuple(t[i].numpy() for t in target), 6_000)
+            x = quantiles((sets[0][i].numpy().ravel(), sets[1][i].numpy().ravel(), weights), 3_000)
+            y = quantiles(tuple(t[i].numpy() for t in target), 3_000)
             want = wasserstein_distance(x, y) if kind == "w1" else math.sqrt(((x - y) ** 2).mean())
             assert answer.value[i].item() == pytest.approx(want, abs=1e-2)
 

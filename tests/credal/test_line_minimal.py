@@ -47,7 +47,7 @@ def test_named_sets_near_both_ends_of_alpha(loc, scale, alpha, expected):
         assert r.measure == pytest.approx(expected, rel=max(1e-12, 4 * EPS / min(alpha, 1 - alpha)))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 5), st.sampled_from(ALPHAS), st.sampled_from([-1.0, -3.0]))
 def test_the_minimal_region_covers_and_is_no_longer_than_the_others(seed, m, alpha, narrow):
     loc, scale, weights = random_sets(seed, m=m, scales=(narrow, 0.5))
@@ -60,7 +60,7 @@ def test_the_minimal_region_covers_and_is_no_longer_than_the_others(seed, m, alp
     assert (r.gap <= 1e-8 * r.measure).all()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 4), st.sampled_from([0.9, 0.99, 0.999, 1 - 1e-6]))
 def test_the_prices_prove_that_no_region_is_shorter(seed, m, alpha):
     """Weak duality by scipy alone: if sum_j lambda_j p_j <= t, what covers has |R| >= (1 - alpha) sum / t."""
@@ -102,18 +102,18 @@ def test_cells_of_the_line_do_no_better_and_hardly_worse(seed, alpha):
     assert found - r.measure <= ends * 1.6 * width**2 / 2 + 1e-6 * r.measure
 
 
-@pytest.mark.parametrize("alpha", [0.5, 0.9, 0.9999])
+@pytest.mark.parametrize("alpha", [0.5, 0.9999])
 def test_answers_for_a_batch_are_those_for_its_sets(alpha):
-    loc, scale, weights = random_sets(3, batch=6, m=4)
+    loc, scale, weights = random_sets(3, batch=3, m=3)
     whole = MixtureCredalSet(loc, scale, weights).region(alpha, "minimal")
-    for b in (0, 5):
+    for b in (0, 2):
         alone = MixtureCredalSet(loc[b], scale[b], weights[b]).region(alpha, "minimal")
         assert whole.measure[b] == pytest.approx(float(alone.measure), rel=1e-9)
 
 
 @pytest.mark.parametrize("unit", [1e-8, 1e8])
 def test_the_unit_of_the_outcome_does_not_matter_near_1(unit):
-    loc, scale, weights = random_sets(4, batch=4)
+    loc, scale, weights = random_sets(4, batch=2)
     r = MixtureCredalSet(loc, scale, weights).region(0.9999, "minimal")
     moved = MixtureCredalSet(unit * loc, unit * scale, weights).region(0.9999, "minimal")
     np.testing.assert_allclose(moved.measure, unit * r.measure, rtol=1e-9)

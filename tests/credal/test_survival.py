@@ -113,7 +113,7 @@ def test_several_outcomes_per_set_are_asked_at_once():
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 4))
 def test_the_region_of_a_level_holds_exactly_what_has_at_most_that_level(seed, extremes, components):
-    cs = mixtures(seed, 60, extremes, components)
+    cs = mixtures(seed, 30, extremes, components)
     y = far_and_near(seed, cs)
     logs = cs.log_survival(y)
     region = cs.region_at_level(log_survival=logs)

@@ -36,16 +36,17 @@ def test_levels_of_classes_are_the_mass_before_them():
 def test_conformal_regions_cover_whatever_the_model():
     rng = np.random.default_rng(0)
     n, alpha, covered = 400, 0.1, {"conformal average": [], "conformal credal": [], "credal": []}
-    for _ in range(40):
+    for _ in range(20):
         centre = rng.normal(size=2 * n)
         y = centre + rng.standard_t(3, size=2 * n)  # a model that is wrong: too narrow, too thin tails
         credal = cbdl.NormalCredalSet(np.stack([centre - 0.4, centre + 0.2], 1), np.full((2 * n, 2), 0.5))
         made = calibrate(credal[:n], y[:n], alpha)
         for row in made.compare(credal[n:], y[n:]):
             covered[row.name].append(row.coverage)
-    # 40 x 400 outcomes: the standard error of the mean coverage is below 0.004
-    assert np.mean(covered["conformal credal"]) > 1 - alpha - 0.012
-    assert np.mean(covered["conformal average"]) > 1 - alpha - 0.012
+    # One run has the variance alpha (1 - alpha) (1 / n + 1 / n) to leading order: 3 standard errors.
+    error = np.sqrt(2 * alpha * (1 - alpha) / n / 20)
+    assert np.mean(covered["conformal credal"]) > 1 - alpha - 3 * error
+    assert np.mean(covered["conformal average"]) > 1 - alpha - 3 * error
     assert np.mean(covered["credal"]) < 0.8
 
 
@@ -69,13 +70,6 @@ def test_too_few_points_give_the_whole_space_and_say_so():
     region = made.region(credal)
     assert (region.intervals == np.array([-np.inf, np.inf])).all()
     assert region.contains(np.full(5, 1e9)).all()
-
-
-def test_what_has_no_average_of_its_kind_is_refused():
-    with pytest.raises(ValueError, match="one output at a time"):
-        calibrate(
-            cbdl.DiagonalNormalCredalSet(np.zeros((3, 2, 2)), np.ones((3, 2, 2))), np.zeros((3, 2)), 0.1
-        )
 
 
 def test_outcomes_of_one_level_are_all_covered_however_far_out():
@@ -116,7 +110,7 @@ def test_an_overconfident_model_still_covers_what_it_promises(model, scale):
 
     y ~ N(0, scale^2) against predictions of scale 1. With k = ceil((n + 1)(1 - alpha)), it is Beta(k, n + 1 - k).
     """
-    n, alpha, runs = 99, 0.05, 12
+    n, alpha, runs = 99, 0.05, 8
     law = stats.beta(95, 5)  # k = ceil(100 * 0.95)
     rng = np.random.default_rng(int(10 * scale))
     credal = OVERCONFIDENT[model](n)
@@ -148,7 +142,7 @@ def test_coverage_on_fresh_data_where_the_level_used_to_be_cut_off():
 def test_predictions_that_differ_from_row_to_row_cover():
     rng = np.random.default_rng(3)
     n, alpha, inside = 200, 0.1, []
-    for _ in range(8):
+    for _ in range(4):
         centre = 5 * rng.normal(size=2 * n)
         y = centre + 6 * rng.normal(size=2 * n)
         loc = centre[:, None, None] + rng.normal(size=(2 * n, 2, 3))
@@ -183,13 +177,15 @@ def test_a_class_without_probability_asks_for_the_whole_space():
     assert made.region(credal).mask.all()
 
 
-def test_several_outputs_are_calibrated_if_there_is_one_extreme():
+@pytest.mark.parametrize("loc", [[[0.0, 0.0]], [[-1.0, 0.0], [0.5, 3.0], [0.0, -2.0]]])
+def test_several_outputs_are_calibrated(loc):
     rng = np.random.default_rng(5)
-    credal = cbdl.DiagonalNormalCredalSet(np.zeros((1000, 1, 2)), np.ones((1000, 1, 2)), samples=16)
+    centre = np.broadcast_to(loc, (1000, len(loc), 2)) + rng.normal(size=(1000, 1, 2))
+    credal = cbdl.DiagonalNormalCredalSet(centre, np.ones(centre.shape), samples=16)
     y = 20 * rng.normal(size=(1000, 2))
     made = calibrate(credal[:500], y[:500], 0.1)
-    share = made.region(credal[500:]).contains(y[500:]).mean()
-    assert abs(share - 0.9) < 4 * np.sqrt(0.09 * 2 / 500)
+    for region in (made.region(credal[500:]), made.average_region(credal[500:])):
+        assert abs(region.contains(y[500:]).mean() - 0.9) < 4 * np.sqrt(0.09 * 2 / 500)
 
 
 def test_a_calibration_explains_itself():

@@ -43,7 +43,7 @@ class Row:
     """KL(q || prior) / N; nan where the method has no density."""
     at_prior: float
     """Share of parameters whose mean is within a tenth of the prior's scale of its centre, and whose standard
-    deviation is at least nine tenths of that scale."""
+    deviation is at least nine tenths of that scale. After an update the prior is the posterior of before."""
     noise: float
     """Mean predictive standard deviation of the noise (regression); nan for classes."""
     epochs: int
@@ -106,8 +106,12 @@ def diagnose(
     draws: int = 16,
     seed: int = 0,
     warn: bool = True,
+    continued: bool = False,
 ) -> Diagnostics:
-    """The diagnostics of all members of all cohorts, from `draws` draws of each posterior."""
+    """The diagnostics of all members of all cohorts, from `draws` draws of each posterior.
+
+    continued: the priors are the posteriors of before, near which a member that learned well may stay.
+    """
     rows: list[Row] = []
     moments: list[tuple[int, Tensor, Tensor]] = []
     means: list[Tensor] = []
@@ -128,7 +132,7 @@ def diagnose(
     )
     # what two halves of one member's draws differ by, brought to the number of draws in `far`
     chance = torch.tensor([_gap(h[0], h[1], rows[i], rows[i]) / 2**0.5 for i, h in enumerate(halves)])
-    messages = tuple(_advice(rows, far, chance.double()))
+    messages = tuple(_advice(rows, far, chance.double(), continued))
     if warn:
         for message in messages:
             warnings.warn(message, CollapseWarning, stacklevel=2)
@@ -222,7 +226,7 @@ def _gap(one: Tensor, other: Tensor, row: Row, other_row: Row) -> float:
     return float(0.5 * gap.sum(-1).mean())
 
 
-def _advice(rows: list[Row], far: Tensor, chance: Tensor) -> list[str]:
+def _advice(rows: list[Row], far: Tensor, chance: Tensor, continued: bool) -> list[str]:
     """One sentence for each thing that is wrong; distances that `chance` explains count as none."""
     messages = []
     least = (0.6 * (chance.unsqueeze(0) + chance.unsqueeze(1))).clamp_min(COLLAPSED)
@@ -236,7 +240,7 @@ def _advice(rows: list[Row], far: Tensor, chance: Tensor) -> list[str]:
             "that differ more (cbdl.priors.grid), another divergence (MeanField(divergence=Renyi(0.5))), or "
             "another method (Laplace)"
         )
-    lost = [row.member for row in rows if row.at_prior > LEFT]
+    lost = [] if continued else [row.member for row in rows if row.at_prior > LEFT]
     if lost:
         messages.append(
             f"members stayed at their priors: {'; '.join(f'({m})' for m in lost[:4])}. The KL outweighs the data: use "

@@ -13,7 +13,7 @@ from torch import Tensor
 from .cohort import Cohort, Member
 from .data import Standard, TrainingData
 from .methods.protocol import Posterior
-from .priors import PriorLike
+from .priors import Coordinates, PriorLike
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,11 @@ class Part:
     """One per prior k of the model: the user's own, or after an update the posteriors of before."""
     cohort: Cohort
     posterior: Posterior
+
+    @property
+    def continued(self) -> bool:
+        """Whether the priors are what was learned before, coordinate by coordinate, as after an update."""
+        return any(isinstance(prior, Coordinates) for prior in self.priors)
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,12 @@ class Learned:
         return tuple(
             sorted((m for part in self.parts.values() for m in part.cohort.members), key=lambda m: (m.k, m.s))
         )
+
+    @property
+    def distinct(self) -> int | None:
+        """How many draws of every posterior differ, at least; None if they have no end: see the posterior's own."""
+        ends = [part.posterior.distinct for part in self.parts.values()]
+        return min((end for end in ends if end is not None), default=None)
 
     @property
     def noises(self) -> tuple[tuple[Tensor, Tensor], ...]:

@@ -454,7 +454,8 @@ class CredalSet(ABC):
     def point(self, weights: ArrayLike | None = None) -> CredalSet:
         """The credal set whose only extreme is sum_j w_j P_j; equal weights if none are given.
 
-        `weights` (m,) or (..., m) sum to 1. The same as `average` and `center`, as a set for all kinds of set.
+        `weights` (m,) or (..., m) sum to 1. The same as `average` and `center`, as a set for all kinds of set; in R^d,
+        where mixtures make no set, the Normal of the same means and variances.
         """
 
     @abstractmethod

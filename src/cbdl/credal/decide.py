@@ -14,7 +14,6 @@ from typing import Literal, cast, get_args
 
 import numpy as np
 import torch
-from scipy.optimize import linprog
 from torch import Tensor
 
 from cbdl.credal._batch import in_chunks
@@ -129,6 +128,8 @@ def _may_win(expected: Tensor, actions: Tensor, rivals: Tensor, tie: Tensor) -> 
 
 def _game_by_highs(game: Tensor) -> float:
     """The value of one game, for the rare one whose certificate is too wide to decide. 0 up to 1e-9 is 0."""
+    from scipy.optimize import linprog  # takes long to import, and few need it
+
     G = game.cpu().numpy() / float(game.abs().amax())
     R, m = G.shape
     found = linprog(

@@ -14,8 +14,12 @@ and for Normal noise with covariance C the expected upper minus lower entropy of
 
 with R the expected range of m standard Normals. The three moments are estimated from the averages of up to 16
 groups of draws, whose spread shows C without bias. The gradient at q_hat is itself noisy, which adds s^2 to a^2
-and is subtracted. Draws come in antithetic pairs, so groups hold whole pairs; fewer than two pairs show nothing,
-and the floor is nan.
+and is subtracted.
+
+Draws come in antithetic pairs (eps, -eps), and then groups hold whole pairs; or they are independent points, and a
+group may be one of them. Where the draws cannot show their noise the floor is unknown, nan: below 6 paired draws or 4
+independent ones; and for an odd number of paired draws, where the last one lacks its partner and has by far the most
+noise, and noise of the first order beside the others' of the second.
 """
 
 from __future__ import annotations
@@ -49,22 +53,30 @@ grow in number. Simulated."""
 _NODES = 96
 """Nodes of an integral on the line, about."""
 _LEAST_ORDER = 6  # nodes for each Normal that is used, at least
-_GUESS = 0.1  # s^2 / t^2 on the line where two groups cannot show it; simulated
 _CHUNK = 1 << 24  # bytes of working memory
 _TINY = torch.finfo(torch.float64).tiny
 
 
-def groups(draws: int) -> Tensor:
-    """(draws,): the group of every draw. Groups are runs of whole pairs, as many as 16 and as equal as can be.
+def groups(draws: int, paired: bool = True) -> Tensor:
+    """(draws,): the group of every draw. Groups are runs of whole pairs, or of single draws if these are not `paired`,
+    as many as 16 and as equal as can be.
 
     >>> groups(5)
     tensor([0, 0, 1, 1, 2])
+    >>> groups(5, paired=False)
+    tensor([0, 1, 2, 3, 4])
     """
-    pairs = (draws + 1) // 2
-    return torch.arange(draws) // 2 * min(pairs, GROUPS) // max(pairs, 1)
+    size = 2 if paired else 1
+    units = (draws + size - 1) // size
+    return torch.arange(draws) // size * min(units, GROUPS) // max(units, 1)
 
 
-def weightings(draws: int) -> Tensor:
+def known(draws: int, paired: bool = True) -> bool:
+    """Whether so many draws can show their own noise."""
+    return draws >= 6 and draws % 2 == 0 if paired else draws >= 4
+
+
+def weightings(draws: int, paired: bool = True) -> Tensor:
     """(1 + groups, draws): weights with which a prediction is averaged: over all draws, and over each group.
 
     >>> weightings(5)
@@ -73,54 +85,58 @@ def weightings(draws: int) -> Tensor:
             [0.0000, 0.0000, 0.5000, 0.5000, 0.0000],
             [0.0000, 0.0000, 0.0000, 0.0000, 1.0000]], dtype=torch.float64)
     """
-    each = torch.nn.functional.one_hot(groups(draws)).T.double()
+    each = torch.nn.functional.one_hot(groups(draws, paired)).T.double()
     weights = torch.cat([torch.ones(1, draws, dtype=torch.float64), each])
     return weights / weights.sum(1, keepdim=True)
 
 
-def class_floor(averages: Tensor, draws: Tensor) -> Tensor:
+def class_floor(averages: Tensor, draws: Tensor, *, paired: bool = True) -> Tensor:
     """(rows,): the floor, in nats, of predictions over classes.
 
     averages: (rows, m, W, J) class probabilities averaged with each of the `weightings` of the row's draws; what
               follows them, for rows with fewer draws than others, is not read
-    draws:    (rows,) draws behind each row
+    draws:    (rows,) draws behind each row, in antithetic pairs or independent
     """
 
     def part(n: int, averages: Tensor) -> Tensor:
         rows, m, _, J = averages.shape
-        count = int(groups(n)[-1]) + 1
+        share = _shares(n, paired)
+        count = len(share)
         q = averages[:, :, :1].flatten(0, 1).clamp_min(_TINY)
         x = averages[:, :, 1 : 1 + count].flatten(0, 1)
-        first, gram = _moments(x, q, torch.ones_like(q), _shares(n))
-        return _floor(first, gram, n, m, 1 / max(J - 1, 1), _concentration(q[:, 0])).view(rows, m).mean(1)
+        first, gram = _moments(x, q, torch.ones_like(q), share)
+        return _floor(first, gram, share, m, 1 / max(J - 1, 1)).view(rows, m).mean(1)
 
-    return _by_draws(part, draws, averages.shape[1], (averages,), 8 * 4 * averages[0].numel())
+    return _by_draws(part, draws, paired, averages.shape[1], (averages,), 8 * 4 * averages[0].numel())
 
 
-def line_floor(loc: Tensor, scale: Tensor, weights: Tensor, draws: Tensor, *, normals: int = 1) -> Tensor:
+def line_floor(
+    loc: Tensor, scale: Tensor, weights: Tensor, draws: Tensor, *, normals: int = 1, paired: bool = True
+) -> Tensor:
     """(rows,): the floor, in nats, of predictions on the line, where every draw is a mixture of some Normals.
 
     loc, scale, weights: (rows, m, length * normals), the Normals of a draw side by side; weights sum to 1
-    draws:               (rows,) draws behind each row; what follows them, up to `length`, is not read
+    draws, paired:       as in `class_floor`; what follows the draws of a row, up to `length`, is not read
     normals:             how many Normals make up a draw
     """
 
     def part(n: int, *mixtures: Tensor) -> Tensor:
         rows, m = mixtures[0].shape[:2]
-        x, node = _densities(n, *(t[..., : n * normals].flatten(0, 1) for t in mixtures))
-        share = _shares(n)
+        group = weightings(n, paired)[1:]
+        x, node = _densities(group, *(t[..., : n * normals].flatten(0, 1) for t in mixtures))
+        share = _shares(n, paired)
         q = (share[:, None] * x).sum(1, keepdim=True).clamp_min(_TINY)
         first, gram = _moments(x, q, node, share)
-        guess = torch.full_like(first[:, 0], _GUESS)
-        return _floor(first, gram, n, m, 0.0, guess).view(rows, m).mean(1)
+        return _floor(first, gram, share, m, 0.0).view(rows, m).mean(1)
 
-    return _by_draws(part, draws, loc.shape[1], (loc, scale, weights), 8 * 4 * _NODES * loc[0].numel())
+    per_row = 8 * 4 * _NODES * loc[0].numel()
+    return _by_draws(part, draws, paired, loc.shape[1], (loc, scale, weights), per_row)
 
 
-def normal_floor(loc: Tensor, scale: Tensor, draws: Tensor) -> Tensor:
+def normal_floor(loc: Tensor, scale: Tensor, draws: Tensor, *, paired: bool = True) -> Tensor:
     """(rows,): the floor, in nats, of Normals with the mean and the variances of the mixture over draws.
 
-    loc, scale: (rows, m, length) or (rows, m, length, d), of equal weights; draws as in `line_floor`.
+    loc, scale: (rows, m, length) or (rows, m, length, d), of equal weights; the rest as in `line_floor`.
 
     The entropy of a Normal is sum log(variance) / 2 and has a gradient everywhere, so nothing is subtracted.
     Noise in the means moves the upper entropy only, by half the squared radius of the ball around the means.
@@ -129,7 +145,8 @@ def normal_floor(loc: Tensor, scale: Tensor, draws: Tensor) -> Tensor:
 
     def part(n: int, loc: Tensor, scale: Tensor) -> Tensor:
         m, d = loc.shape[1], loc.shape[3]
-        group, w, root = weightings(n)[1:], _shares(n)[:, None], _spreads(n).sqrt()
+        group, w = weightings(n, paired)[1:], _shares(n, paired)[:, None]
+        root = _spreads(w[:, 0]).sqrt()
         off = loc[:, :, :n] - loc[:, :, :n].mean(2, keepdim=True)
         square = scale[:, :, :n].square() + off.square()
         variance = square.mean(2, keepdim=True)
@@ -141,13 +158,13 @@ def normal_floor(loc: Tensor, scale: Tensor, draws: Tensor) -> Tensor:
         means = root[:, None] * means / variance.sqrt()
         gram = means @ means.mT
         t = gram.diagonal(dim1=-2, dim2=-1).sum(-1)
-        s = _concentrated(gram, t, 1 / d, torch.full_like(t, 1 / d)).sqrt()
+        s = _concentrated(gram, t, 1 / d).sqrt()
         high = (1 - 1 / m) / 2
         ball = high * t + (_range(m)[1] / 8 - high) * s
         a = _range(m)[0] * _factor(len(root)) * widths.square().sum(-1).sqrt()
         return torch.hypot(a, ball).mean(1)
 
-    return _by_draws(part, draws, loc.shape[1], (loc, scale), 8 * 6 * loc[0].numel())
+    return _by_draws(part, draws, paired, loc.shape[1], (loc, scale), 8 * 6 * loc[0].numel())
 
 
 # --- moments of the noise ------------------------------------------------------------------------------------
@@ -168,32 +185,29 @@ def _moments(x: Tensor, q: Tensor, node: Tensor, share: Tensor) -> tuple[Tensor,
     return tangent + _JACKKNIFE * (fall / odds[:, 0] - tangent), y @ y.mT
 
 
-def _shares(n: int) -> Tensor:
+def _shares(n: int, paired: bool) -> Tensor:
     """(G,): the share of the draws that each group holds."""
-    return torch.bincount(groups(n)).double() / n
+    return torch.bincount(groups(n, paired)).double() / n
 
 
-def _spreads(n: int) -> Tensor:
+def _spreads(w: Tensor) -> Tensor:
     """(G,): c_g such that sum_g c_g (x_g - q)(x_g - q)' has the covariance of q = sum_g w_g x_g as its mean,
-    whatever the covariance of each x_g (a last pair may lack one of its draws)."""
-    w = _shares(n)
-    if len(w) == 2:
-        return torch.full((2,), 0.5, dtype=torch.float64)
+    whatever the covariance of each x_g; G >= 3."""
     c = w.square() / (1 - 2 * w)
     return c / (1 + c.sum())
 
 
-def _floor(first: Tensor, gram: Tensor, n: int, m: int, least: float, guess: Tensor) -> Tensor:
-    """(B,): the floor from the noise of n draws in G groups; first (B, G), gram (B, G, G).
+def _floor(first: Tensor, gram: Tensor, share: Tensor, m: int, least: float) -> Tensor:
+    """(B,): the floor from the noise of G groups that hold so large shares of the draws; first (B, G), gram (B, G, G).
 
-    least, guess: the smallest s^2 / t^2, and what it is taken for if two groups cannot show it.
+    least: the smallest that s^2 / t^2 can be.
     """
-    c = _spreads(n)
+    c = _spreads(share)
     G, root = len(c), c.sqrt()
     gram = gram * root[:, None] * root
     t = gram.diagonal(dim1=1, dim2=2).sum(-1)
-    s2 = _concentrated(gram, t, least, guess)
-    subtract = s2 if G == 2 else _between(gram, t, least) * (1 + _JACKKNIFE / (G - 2))
+    s2 = _concentrated(gram, t, least)
+    subtract = _between(gram, t, least) * (1 + _JACKKNIFE / (G - 2))
     R = _range(m)[0]
     a2 = (_factor(G) * root * (first - first.mean(-1, keepdim=True))).square().sum(-1)
     # Entropies are bounded where the second order is not: (1 - 1/m) t / 2 for small t, 3/4 log m for t = 1, the most.
@@ -203,11 +217,9 @@ def _floor(first: Tensor, gram: Tensor, n: int, m: int, least: float, guess: Ten
     return torch.maximum(square, (_LEAST * second).square()).sqrt()
 
 
-def _concentrated(gram: Tensor, t: Tensor, least: float, guess: Tensor) -> Tensor:
+def _concentrated(gram: Tensor, t: Tensor, least: float) -> Tensor:
     """s^2 = tr C^2 without bias for Normal noise, from all products of groups; t^2 / s^2 is the noise's dimension."""
     f = gram.shape[-1] - 1
-    if f == 1:
-        return guess * t.square()
     s2 = (gram.square().sum((-2, -1)) - t.square() / f) * (f * f / ((f - 1) * (f + 2)))
     return torch.minimum(torch.maximum(s2, least * t.square()), t.square())
 
@@ -221,19 +233,11 @@ def _between(gram: Tensor, t: Tensor, least: float) -> Tensor:
     return torch.minimum(torch.maximum(s2, least * t.square()), t.square())
 
 
-def _concentration(q: Tensor) -> Tensor:
-    """(B,): s^2 / t^2 if all logits had equal independent noise, q (B, J); shrunk as two groups overstate t^2."""
-    two, three = q.square().sum(-1), q.pow(3).sum(-1)
-    r = (two + two.square() - 2 * three) / (1 - two).square().clamp_min(1e-12)
-    r = r.clamp(1 / max(q.shape[-1] - 1, 1), 1)
-    return (r / (1 + 2 * r)).clamp_min(1 / max(q.shape[-1] - 1, 1))
-
-
 # --- on the line ----------------------------------------------------------------------------------------------
 
 
-def _densities(n: int, loc: Tensor, scale: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, G, N): the density of every group at nodes of its own mixture, and (B, 1, N) the nodes' measures.
+def _densities(group: Tensor, loc: Tensor, scale: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """(B, G, N): the density of every group (G, n) at nodes of its own mixture, and (B, 1, N) the nodes' measures.
 
     The integral of g is the mean of g / seen under `seen`, the mixture of some draws' Normals, and so a sum of means
     under Normals: a Gauss-Hermite rule for each. It is exact where it must be most, for draws that hardly differ.
@@ -247,8 +251,8 @@ def _densities(n: int, loc: Tensor, scale: Tensor, weights: Tensor) -> tuple[Ten
     normals *= (weights / scale / math.sqrt(2 * math.pi))[..., None]
     seen = normals[:, k].sum(1).clamp_min(_TINY)
     node = (weights[:, k, None] * share).flatten(1) / seen
-    group = (weightings(n)[1:] * n).repeat_interleave(size // n, 1)
-    return group @ normals, node[:, None]
+    n = group.shape[1]
+    return (group * n).repeat_interleave(size // n, 1) @ normals, node[:, None]
 
 
 # --- constants of Normal noise --------------------------------------------------------------------------------
@@ -281,14 +285,19 @@ def _factor(count: int) -> float:
 
 
 def _by_draws(
-    part: Callable[..., Tensor], draws: Tensor, m: int, tensors: tuple[Tensor, ...], per_row: int
+    part: Callable[..., Tensor],
+    draws: Tensor,
+    paired: bool,
+    m: int,
+    tensors: tuple[Tensor, ...],
+    per_row: int,
 ) -> Tensor:
-    """part(n, ...) for the rows with n draws each, a bounded block at a time; 0 for one member, nan below 4 draws."""
+    """part(n, ...) for the rows with n draws each, a bounded block at a time; 0 for one member, nan where unknown."""
     floor = torch.full(draws.shape, 0.0 if m == 1 else torch.nan, dtype=torch.float64)
     if m == 1:
         return floor
     for n in sorted({int(n) for n in draws.tolist()}):
-        if n >= 4:
+        if known(n, paired):
             rows = draws == n
             (floor[rows],) = in_chunks(
                 lambda *some, n=n: (part(n, *some),),

@@ -10,10 +10,15 @@ from cbdl.studies.racing import Trace, make_track
 from cbdl.studies.racing.curves import closed_curve
 
 TRACKS = Path(os.environ.get("CBDL_DATA", "")) / "tracks"
-needs_public_tracks = pytest.mark.skipif(
-    "CBDL_DATA" not in os.environ or not TRACKS.is_dir(),
-    reason="CBDL_DATA does not name a folder with tracks/ (the public files are GPL and not part of the project)",
-)
+
+
+def needs_public_tracks(test):
+    """Files that are GPL and not part of the project: with `make test-slow`, where they are."""
+    there = pytest.mark.skipif(
+        "CBDL_DATA" not in os.environ or not TRACKS.is_dir(),
+        reason="CBDL_DATA does not name a folder with tracks/",
+    )
+    return pytest.mark.slow(there(test))
 
 
 def circle(radius, count=None, clockwise=False):

@@ -113,6 +113,10 @@ class PointsPosterior(Posterior):
 
     points: Tensor
 
+    @property
+    def distinct(self) -> int:
+        return self.points.shape[1]
+
     def sample(self, draws: int, seed: int = 0, start: int = 0) -> Tensor:
         """theta (members, draws, P): draws number start, start + 1, ... of the points in a random order, again and
         again if there are too few.

@@ -61,6 +61,13 @@ class Posterior(ABC):
         """The noise parameters (m, draws, Q) that belong to the draws of `sample` with the same arguments."""
         return self.noise.unsqueeze(1).expand(-1, draws, -1)
 
+    @property
+    def distinct(self) -> int | None:
+        """How many draws differ: a number for finitely many points, which are independent of each other and come again
+        after so many; None if draws have no end, and are the antithetic pairs of `cbdl.bayes.draws`.
+        """
+        return None
+
     def moments(self) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of every parameter, each (m, P): closed if a method knows them, else of draws."""
         theta = self.sample(MOMENT_DRAWS)

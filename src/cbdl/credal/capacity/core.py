@@ -12,7 +12,6 @@ import itertools
 
 import numpy as np
 import numpy.typing as npt
-from scipy.spatial import cKDTree
 
 from cbdl.credal.capacity.exact import EmptyCore, Float, indicators
 
@@ -79,6 +78,8 @@ def _edges(
 
 def _distinct(points: Float) -> Float:
     """The points, those within TOLERANCE of an earlier one left out."""
+    from scipy.spatial import cKDTree  # takes long to import, and few need it
+
     close = cKDTree(points).query_pairs(TOLERANCE, output_type="ndarray")
     keep = np.ones(len(points), dtype=np.bool_)
     keep[close.max(1)] = False

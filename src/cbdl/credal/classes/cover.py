@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.optimize import Bounds, LinearConstraint, milp
 from torch import Tensor
 
 from cbdl.credal._batch import in_chunks
@@ -241,8 +240,8 @@ def _cover_by_milp(
     fixed = int(forced.sum())
     cuts: list[Float] = []
     while bound < cover.sum():
-        size = LinearConstraint(np.ones(len(columns)), bound - fixed, cover.sum() - 1 - fixed)
-        constraints = [LinearConstraint(rows, need - 1e-9), size, *(LinearConstraint(c, 1) for c in cuts)]
+        size = (np.ones(len(columns)), bound - fixed, cover.sum() - 1 - fixed)
+        constraints = [(rows, need - 1e-9, np.inf), size, *((c, 1, np.inf) for c in cuts)]
         found = _milp(np.ones(len(columns)), constraints)
         if found.status == 2:
             bound = int(cover.sum())
@@ -273,10 +272,10 @@ def _raise_level(P: Float, rows: Float, columns: npt.NDArray[np.intp], forced: B
     """
     base = P[:, forced].sum(1)
     k = cover.sum() - forced.sum()
-    size = LinearConstraint(np.ones(len(columns)), k, k)
+    size = (np.ones(len(columns)), k, k)
     while True:
         level = P[:, cover].sum(1).min()
-        found = _milp(np.zeros(len(columns)), [LinearConstraint(rows, level + STEP - base), size])
+        found = _milp(np.zeros(len(columns)), [(rows, level + STEP - base, np.inf), size])
         if found.x is None:
             return cover
         better = forced.copy()
@@ -286,9 +285,15 @@ def _raise_level(P: Float, rows: Float, columns: npt.NDArray[np.intp], forced: B
         cover = better
 
 
-def _milp(cost: Float, constraints: list[LinearConstraint]) -> Any:
-    """HiGHS on 0/1 variables."""
+def _milp(cost: Float, constraints: list[tuple[Any, Any, Any]]) -> Any:
+    """HiGHS on 0/1 variables x, with lower <= A x <= upper for each (A, lower, upper)."""
+    from scipy.optimize import Bounds, LinearConstraint, milp  # takes long to import, and few need it
+
     options = {"node_limit": NODES, "mip_rel_gap": 0.0}
     return milp(
-        cost, constraints=constraints, integrality=np.ones(len(cost)), bounds=Bounds(0, 1), options=options
+        cost,
+        constraints=[LinearConstraint(*parts) for parts in constraints],
+        integrality=np.ones(len(cost)),
+        bounds=Bounds(0, 1),
+        options=options,
     )

@@ -31,6 +31,9 @@ LARGE = 1e3
 TOLERANCE = 1e-13
 """Gap, relative to max(1, value), at which a set is done."""
 
+ROUNDING = 8
+"""Units in the last place by which a logarithm of a density, or a value, may be off."""
+
 GROWTH, BLEND = 1.5, 0.01
 """High Renyi orders are reached by factors of GROWTH; how much of the safe start is kept on the way."""
 
@@ -218,19 +221,39 @@ def evaluate(data: Problem, beta: Tensor, kind: str, order: float = 1.0) -> Tens
     return _Objective(data, kind, order, zero)(beta, torch.arange(len(beta), device=beta.device))[0]
 
 
-def integrand(data: Problem, beta: Tensor, kind: str, order: float) -> tuple[Tensor, Tensor]:
-    """(B, N) the terms of the divergence without their weights, divided by exp of a shift (B,).
+def integrand(data: Problem, beta: Tensor, kind: str, order: float) -> tuple[Tensor, Tensor, Tensor]:
+    """(B, N) the terms of the divergence at given weights, without w; (B, N) how far rounding may move each; a shift.
 
-    For "renyi" the terms are those of sum q^a p^(1-a), whose logarithm it is.
+    Both are divided by exp of the shift (B,). For "renyi" the terms are those of the alpha divergence. Logarithms of
+    densities are known to some units in their last place. All phi are homogeneous, so phi = q phi_q + p phi_p,
+    and that is how far they move.
     """
-    mixed = (beta.unsqueeze(1) @ data.ratio).squeeze(1)
-    lq = mixed.log() + data.log_top
-    if kind == "renyi" and order != 1.0:
-        shift = _log_power(data, lq.unsqueeze(1), order).squeeze(1)
-        return (order * lq + (1 - order) * data.log_p - shift.unsqueeze(-1)).exp(), shift
+    if kind == "renyi" and order == 1.0:
+        kind = "kl"
+    lq, lp = (beta.unsqueeze(1) @ data.ratio).squeeze(1).log() + data.log_top, data.log_p
     shift = _scale(data, kind, order)[0]
-    kind = "kl" if kind == "renyi" else kind
-    return DIVERGENCES[kind](lq, data.log_p, shift.unsqueeze(-1), order)[0], shift
+    value, slope, _ = DIVERGENCES[kind](lq, lp, shift.unsqueeze(-1), order)
+    ulps = [1 + torch.where(torch.isfinite(x), x.abs(), 0.0) for x in (lq, lp)]
+    moved = slope.abs() * ulps[0] + (value - slope).abs() * ulps[1]
+    return value, ROUNDING * torch.finfo(torch.float64).eps * moved, shift
+
+
+def error_of(value: Tensor, total: Tensor, error: Tensor, shift: Tensor, kind: str, order: float) -> Tensor:
+    """(B,): the error of a divergence of this `value` whose `integrand` has the sum `total`, known to `error`."""
+    if kind != "renyi" or order == 1.0:
+        error = error * shift.exp()
+    else:
+        near = order * error * ((1 - order) * value).exp()
+        far = error / total.abs().clamp_min(1e-300) / abs(order - 1)
+        error = torch.where(shift == 0, near, far)
+    error = error + ROUNDING * torch.finfo(torch.float64).eps * value
+    # A value that no float can hold is infinite, and known to be.
+    return torch.where(torch.isinf(value), 0.0, error)
+
+
+def log_powers(log_P: Tensor, log_p: Tensor, weights: Tensor, a: float) -> Tensor:
+    """(B, m): log sum_n w_n P_j^a p^(1-a) for each extreme, from log P (B, m, N), log p and w (B, N)."""
+    return _log_power(Problem(log_P, log_P[:, 0], log_p, weights), log_P, a)
 
 
 def _renyi(x: Tensor, a: float, shift: Tensor) -> Tensor:

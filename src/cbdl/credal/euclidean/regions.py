@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass
 
 import torch
-from scipy import stats
+from scipy.special import chdtri, ndtri
 from torch import Tensor
 
 from cbdl.credal._batch import in_chunks
@@ -205,7 +205,7 @@ def euclidean_region(
         raise ValueError(f"method is {method!r}; give one of {', '.join(map(repr, METHODS))}")
     batch, (m, d) = loc.shape[:-2], loc.shape[-2:]
     flat = loc.reshape(-1, m, d), scale.reshape(-1, m, d)
-    radius = float(stats.chi2.isf(alpha, d))
+    radius = float(chdtri(d, alpha))
 
     def out(x: Tensor) -> Array:
         return border.out(x.reshape((*batch, *x.shape[1:])))
@@ -259,7 +259,7 @@ def _box(loc: Tensor, scale: Tensor, alpha: float) -> tuple[Tensor, ...]:
 
     wanted = math.log1p(-alpha)
     # Sides of level (1 - alpha)^(1/d) around every mean are enough.
-    side = float(stats.norm.isf(-math.expm1(wanted / d) / 2)) + 1e-9
+    side = -float(ndtri(-math.expm1(wanted / d) / 2)) + 1e-9
     high = torch.full_like(loc[:, 0, 0], side)
     low = torch.zeros_like(high)
     while (unmet := (probability(low).amin(-1) > wanted)).any():

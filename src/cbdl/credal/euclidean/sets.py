@@ -380,14 +380,14 @@ class DiagonalNormalCredalSet(CredalSet):
         return DiagonalMixture(self.loc, self.scale, self._border.out(self._weights(None)))
 
     def point(self, weights: ArrayLike | None = None) -> DiagonalNormalCredalSet:
-        """The set itself if it has one extreme; the mixture of several is not Normal, see `average` for it."""
-        self._weights(weights)
-        if self._extremes > 1:
-            raise ValueError(
-                f"a mixture of {self._extremes} Normals in R^{self._d} has no credal set of its own; take one output "
-                "at a time, marginal(coordinate), or average(weights)"
-            )
-        return self._like(*self._parameters)
+        """The set whose only extreme is the diagonal Normal with the means and variances of sum_j w_j P_j.
+
+        The mixture itself is not Normal: `average` gives it.
+        """
+        w = self._weights(weights).unsqueeze(-1)
+        mean = (w * self._loc).sum(-2, keepdim=True)
+        variance = (w * (self._scale.square() + (self._loc - mean).square())).sum(-2, keepdim=True)
+        return self._like(mean, variance.sqrt())
 
     def sample(self, n: int, seed: int = 0) -> Array:
         """(n, ..., m, d): independent draws of every extreme."""

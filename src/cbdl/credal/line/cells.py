@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from scipy.optimize import linprog
 from torch import Tensor
 
 from cbdl.credal.line.ends import Ends, ends_of
@@ -31,6 +30,8 @@ def taken(
 
     None if no choice of cells covers enough, or the programme cannot be solved.
     """
+    from scipy.optimize import linprog  # takes long to import, and few need it
+
     high, low = cuts
     start, end = (high[:-1], low[:-1]), (high[1:], low[1:])
     length = (end[0] - start[0]) + (end[1] - start[1])

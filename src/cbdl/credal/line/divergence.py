@@ -19,7 +19,7 @@ from torch import Tensor
 
 from cbdl.credal._optimum import Optimum
 from cbdl.credal.classes.distance import back, only
-from cbdl.credal.classes.divergence import Problem, integrand, problem, smallest
+from cbdl.credal.classes.divergence import error_of, integrand, log_powers, problem, smallest
 from cbdl.credal.line.mesh import REACH, Mesh, log_density, on_meshes
 
 Mixture = tuple[Tensor, Tensor, Tensor]
@@ -29,14 +29,18 @@ Mixture = tuple[Tensor, Tensor, Tensor]
 REFINE = 2
 """Panels are split: the logarithm of a mixture bends faster than its components where they cross."""
 
+ROUNDS, PARTS, SHARE = 10, 4, 1e-10
+"""How often, and into how many, panels are cut whose error is more than SHARE of the integral."""
+
+HOPELESS = 40.0
+"""An extreme whose norm is exp(HOPELESS) times the least could get no weight that a float64 would show."""
+
 
 def power_of(kind: str, order: float) -> float | None:
     """a, where the divergence is made of the integral of q^a p^(1-a) and its size matters; else None."""
-    return (
-        {"chi2": 2.0, "reverse-chi2": -1.0, "renyi": order}.get(kind)
-        if order != 1 or kind != "renyi"
-        else None
-    )
+    if kind == "renyi" and order == 1:
+        return None
+    return {"chi2": 2.0, "reverse-chi2": -1.0, "hellinger": 0.5, "renyi": order}.get(kind)
 
 
 def line_divergence(sets: Mixture, target: Mixture, kind: str, order: float) -> Optimum:
@@ -73,9 +77,9 @@ def _finite(sets: Mixture, target: Mixture, kind: str, order: float) -> Optimum:
     loc, scale = torch.cat([flat[0], target[0]], -1), torch.cat([flat[1], target[1]], -1)
     active = torch.cat([flat[2], target[2]], -1) > 0
     a = power_of(kind, order)
-    beyond = loc.new_full(loc.shape[:1], -torch.inf)
+    outside = torch.full_like(sets[2], -torch.inf)
     if a is not None:
-        centre, width, there, beyond = _shapes(flat, target, a)  # type: ignore[arg-type]
+        centre, width, there, outside = _shapes(sets, target, a)
         loc, scale = torch.cat([loc, centre], -1), torch.cat([scale, width], -1)
         active = torch.cat([active, there], -1)
 
@@ -85,57 +89,121 @@ def _finite(sets: Mixture, target: Mixture, kind: str, order: float) -> Optimum:
     m, M = sets[0].shape[1:]
     per_node = 8 * (10 * m + 3 * m * M + 30)
     value, gap, weights, error = on_meshes(
-        part, loc, scale, active, *sets, *target, beyond, per_node=per_node, refine=REFINE
+        part, loc, scale, active, *sets, *target, outside, per_node=per_node, refine=REFINE
     )
     return Optimum(value, gap, weights, error)
 
 
-def _shapes(flat: Mixture, target: Mixture, a: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Centres and widths (B, K') of pair shapes, which of them exist, and a bound on what all leave out.
+# --- where the integrals live --------------------------------------------------------------------------------
 
-    Below 1 the sum over pairs bounds the integral, and the largest pair of each component counts. Above 1 every
-    component of the denominator alone gives a bound; the smallest is taken for each component on top.
+
+def _shapes(sets: Mixture, target: Mixture, a: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Centres and widths (B, S) of pair shapes, which of them exist, and the log of what they leave out.
+
+    Between 0 and 1 the sum over pairs bounds the integral, and the largest pair of each component counts. Otherwise
+    one component of the denominator alone gives a bound for each component on top, and the smallest is taken: above 1
+    of all components of the target, below 0 of each extreme, because its weight is not known yet. What is
+    left out, for weights of 1: (B, m, M) above 1, (B, m, M') below 0; see `_missed`.
     """
-    mu, s, w = (t.unsqueeze(-1) for t in flat)
-    nu, t, u = (x.unsqueeze(-2) for x in target)
+    mu, s, w = (t.unsqueeze(-1) for t in sets)
+    nu, t, u = (x[:, None, None, :] for x in target)
     v = a * t**2 + (1 - a) * s**2
     exists = (v > 0) & (w > 0) & (u > 0)
     v = torch.where(exists, v, 1.0)
-    log_size = a * (a - 1) * (mu - nu) ** 2 / (2 * v) - 0.5 * v.log() + (1 - a) * s.log() + a * t.log()
-    if a > 1:
-        log_size = log_size + (1 - a) * u.log()
-    centre = (mu + (1 - a) * (nu - mu) * s**2 / v).expand(exists.shape)
-    width = s * t / v.sqrt()
+    size = a * (a - 1) * (mu - nu) ** 2 / (2 * v) - 0.5 * v.log() + (1 - a) * s.log() + a * t.log()
+    shapes = ((mu + (1 - a) * (nu - mu) * s**2 / v).expand(exists.shape), s * t / v.sqrt(), exists)
     if 0 < a < 1:
-        log_size = torch.where(exists, log_size + a * w.log() + (1 - a) * u.log(), -torch.inf)
-        best = [log_size.argmax(-1, keepdim=True), log_size.argmax(-2, keepdim=True)]
-        taken = [
-            [x.gather(d, i).flatten(1) for x in (centre, width, exists)]
-            for d, i in zip((-1, -2), best, strict=True)
-        ]
-        return *(torch.cat([x, y], -1) for x, y in zip(*taken, strict=True)), log_size.new_full(
-            mu.shape[:1], -torch.inf
-        )  # type: ignore[return-value]
+        size = torch.where(exists, size + a * w.log() + (1 - a) * u.log(), -torch.inf)
+        flat = [x.flatten(1, 2) for x in (size, *shapes)]
+        best = [flat[0].argmax(d, keepdim=True) for d in (-1, -2)]
+        pairs = zip((-1, -2), best, strict=True)
+        taken = [[x.gather(d, i).flatten(1) for x in flat[1:]] for d, i in pairs]
+        nothing = torch.full_like(sets[2], -torch.inf)
+        return *(torch.cat(x, -1) for x in zip(*taken, strict=True)), nothing  # type: ignore[return-value]
     side = -1 if a > 1 else -2
-    size, at = torch.where(exists, log_size, torch.inf).min(side, keepdim=True)
-    size = torch.where(torch.isfinite(size), size, -torch.inf).flatten(1)
-    missed = size.logsumexp(-1) + math.log(math.erfc(REACH / math.sqrt(2)))
-    parts = (x.gather(side, at).flatten(1) for x in (centre, width, exists))
-    return next(parts), next(parts), next(parts), missed
+    below = (1 - a) * u.log() if a > 1 else a * w.log()
+    size, at = torch.where(exists, size + below, torch.inf).min(side, keepdim=True)
+    outside = size.squeeze(side) + math.log(math.erfc(REACH / math.sqrt(2)))
+    centre, width, there = (x.gather(side, at).flatten(1) for x in shapes)
+    return centre, width, there, outside
+
+
+def _missed(outside: Tensor, beta: Tensor, sets: Mixture, target: Mixture, a: float | None) -> Tensor:
+    """(B,): log of the integral of q^a p^(1-a) outside the mesh, at most; `outside` from `_shapes`.
+
+    A power above 1 is that of a norm: by Minkowski's inequality the roots of the components' parts add up, each
+    times its weight.
+    """
+    if a is None or 0 < a < 1:
+        return torch.full_like(beta[:, 0], -torch.inf)
+    if a > 1:
+        share = sets[2] * beta.unsqueeze(-1)
+        parts = torch.where(share > 0, share.log() + outside / a, -torch.inf)
+        return a * parts.flatten(1).logsumexp(-1)
+    # Of the extremes with their weights, the one that bounds each component on top best.
+    least = (outside + a * beta.log().unsqueeze(-1)).nan_to_num(nan=torch.inf).amin(1)
+    return (1 - a) * torch.where(target[2] > 0, target[2].log() + least / (1 - a), -torch.inf).logsumexp(-1)
+
+
+# --- the problem on a mesh -----------------------------------------------------------------------------------
 
 
 def _on_mesh(
-    mesh: Mesh, sets: Mixture, target: Mixture, missed: Tensor, kind: str, order: float
+    mesh: Mesh, sets: Mixture, target: Mixture, outside: Tensor, kind: str, order: float
 ) -> tuple[Tensor, ...]:
+    """Value, gap, weights and error; panels that are too wide for the integrand are cut, and all is done again.
+
+    Where components of a mixture cross far from both, the logarithm of its density has a kink in the midst of panels
+    that fit the density which is integrated.
+    """
+    best: tuple[Tensor, ...] = ()
+    rows = torch.arange(len(outside), device=outside.device)
+    for _ in range(ROUNDS):
+        *answer, rough = _once(mesh, sets, target, outside, kind, order)
+        if best:
+            for whole, part in zip(best, answer, strict=True):
+                whole[rows] = part
+        else:
+            best = tuple(x.clone() for x in answer)
+        left = rough.any(-1).nonzero()[:, 0]
+        if not len(left):
+            break
+        rows, mesh, outside = rows[left], mesh.split(left, rough[left], PARTS), outside[left]
+        sets, target = (tuple(t[left] for t in x) for x in (sets, target))  # type: ignore[assignment]
+    return best
+
+
+def _once(
+    mesh: Mesh, sets: Mixture, target: Mixture, outside: Tensor, kind: str, order: float
+) -> tuple[Tensor, ...]:
+    """Value, gap, weights, error on one mesh, and which of its panels (B, panels) are too wide."""
     log_p = log_density(mesh, *(t.unsqueeze(1) for t in target)).squeeze(1)
-    data: Problem = problem(log_density(mesh, *sets), log_p, mesh.weight)
+    a = power_of(kind, order)
+    log_P, standing = _hopeful(log_density(mesh, *sets), log_p, mesh.weight, a)
+    data = problem(log_P, log_p, mesh.weight)
     answer = smallest(data, kind, order)
-    values, shift = integrand(data, answer.weights, kind, order)
+    weights = torch.zeros_like(answer.weights).scatter_add(1, standing, answer.weights)
+    values, rounding, shift = integrand(data, answer.weights, kind, order)
     total, error = mesh.integrate(values)
     # What lies outside the mesh, relative to the scale that the integrand was given.
-    error = error + (missed - shift).exp()
-    if power_of(kind, order) is not None and kind == "renyi":
-        error = error / total.clamp_min(1e-300) / abs(order - 1)
-    else:
-        error = error * shift.exp()
-    return answer.value, answer.gap, answer.weights, error
+    missed = (_missed(outside, weights, sets, target, a) - shift).exp()
+    if kind == "renyi" and a is not None:
+        missed = missed / abs(a * (a - 1))
+    error = error + missed + (rounding * mesh.weight).sum(-1)
+    error = error_of(answer.value, total, error, shift, kind, order)
+    return answer.value, answer.gap, weights, error, mesh.rough(values, rounding, SHARE)
+
+
+def _hopeful(log_P: Tensor, log_p: Tensor, weights: Tensor, a: float | None) -> tuple[Tensor, Tensor]:
+    """Extremes that can get no weight are replaced by the best one: (B, m, N), and (B, m) which stands where.
+
+    With N a norm, as the root of the integral of q^a p^(1-a) is for a > 1, N(sum_j beta_j P_j) >= beta_j N(P_j): at the
+    optimum beta_j is at most min N / N(P_j). Numbers so far apart would not fit into one problem.
+    """
+    place = torch.arange(log_P.shape[1], device=log_P.device).expand(log_P.shape[:2])
+    if a is None or a <= 1:
+        return log_P, place
+    norms = log_powers(log_P, log_p, weights, a) / a
+    least, best = norms.min(-1, keepdim=True)
+    standing = torch.where(norms > least + HOPELESS, best, place)
+    return log_P.gather(1, standing.unsqueeze(-1).expand_as(log_P)), standing

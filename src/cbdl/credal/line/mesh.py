@@ -100,6 +100,22 @@ class Mesh:
         The estimate is QUADPACK's: on each panel min(1, (200 d / a)^1.5) a, with d the difference of the two
         rules and a the integral of |f - mean f|; plus rounding.
         """
+        total, error, rounding, _ = self._by_panel(values)
+        return total.sum(-1), error.sum(-1) + rounding.sum(-1)
+
+    def rough(self, values: Tensor, noise: Tensor, share: float) -> Tensor:
+        """(B, panels) bool: those whose error is more than `share` of the integral of |values| (B, N).
+
+        Not where the two rules differ by no more than the `noise` (B, N) of the values, which no finer panel would
+        lower. Integrals below 1e-5 count as that: densities integrate to 1, and their difference needs no more.
+        """
+        _, error, _, difference = self._by_panel(values)
+        size = (values.abs() * self.weight).sum(-1, keepdim=True).clamp_min(1e-5)
+        noise = (noise * self.weight).view(len(values), -1, POINTS).sum(-1)
+        return (error > share * size) & (difference > 2 * noise)
+
+    def _by_panel(self, values: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """(B, ..., panels) each: integral, its error, rounding, and the difference of the two rules."""
         shape = (values.shape[0], *([1] * (values.ndim - 2)), values.shape[-1])
         panels = (*values.shape[:-1], -1, POINTS)
         weight = self.weight.view(shape)
@@ -112,8 +128,22 @@ class Mesh:
         difference = (fine - coarse).abs()
         ratio = 200 * difference / spread.clamp_min(torch.finfo(torch.float64).tiny)
         error = torch.where(spread > 0, ratio.clamp_max(1).pow(1.5) * spread, difference)
-        rounding = 4 * torch.finfo(torch.float64).eps * terms.abs().sum((-1, -2))
-        return fine.sum(-1), error.sum(-1) + rounding
+        return fine, error, 4 * torch.finfo(torch.float64).eps * terms.abs().sum(-1), difference
+
+    def split(self, rows: Tensor, panels: Tensor, parts: int) -> Mesh:
+        """The meshes `rows` (R,) with the marked `panels` (R, panels) cut into so many."""
+        width = self.weight[rows].view(len(rows), -1, POINTS).sum(-1)
+        start = self.offset[rows][:, ::POINTS] - width * _rule(rows.device)[0][0]
+        count = torch.where(panels, parts, 1) * (width > 0)
+        owner, old = count.nonzero(as_tuple=True)
+        pieces = count[owner, old]
+        run = torch.repeat_interleave(torch.arange(len(owner), device=rows.device), pieces)
+        place = torch.arange(len(run), device=rows.device) - (pieces.cumsum(0) - pieces)[run]
+        at = (owner[run], old[run])
+        each = width[at] / pieces[run]
+        anchor = self.anchor[rows][:, ::POINTS]
+        cut = _Panels(at[0], anchor[at], start[at] + place * each, each, count.sum(-1))
+        return _fill(cut, len(rows), int(cut.count.max()), anchor[:, 0])
 
 
 @dataclass(frozen=True)

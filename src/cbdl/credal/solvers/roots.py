@@ -72,5 +72,6 @@ def _share(a: Tensor, b: Tensor, c: Tensor, fa: Tensor, fb: Tensor, fc: Tensor) 
     safe = (phi.square() < xi) & ((1 - phi).square() < 1 - xi)
     t = fa / (fb - fa) * fc / (fb - fc) + (c - a) / (b - a) * fa / (fc - fa) * fb / (fc - fb)
     t = torch.where(safe & torch.isfinite(t), t, 0.5)
-    margin = 2 * EPS * (a.abs() + EPS) / (b - a).abs()
+    # Away from both ends, so that x moves; where there is no room for that, in the middle.
+    margin = (2 * EPS * (a.abs() + EPS) / (b - a).abs()).clamp_max(0.5)
     return torch.minimum(torch.maximum(t, margin), 1 - margin).clamp(1e-300, 1 - EPS)
