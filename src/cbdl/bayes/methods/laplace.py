@@ -29,7 +29,8 @@ from cbdl.bayes.rows import TrainingData
 from cbdl.bayes.train import Plan, Record, Run, TrainingWarning, train
 
 from ._curvature import Part, gauss_newton, gauss_newton_diagonal, prior_precision
-from ._points import PointObjective, Potential
+from ._modes import ModeObjective
+from ._points import Potential
 from .protocol import Method, Posterior, common, named, prefixed
 
 LARGEST = 6000
@@ -62,8 +63,8 @@ class Laplace(Plan, Method):
     def fit(self, cohort: Cohort, data: TrainingData, run: Run) -> LaplacePosterior:
         """The modes of all members, trained together, and the curvature at each."""
         part = self._part(cohort)
-        trainee = PointObjective(cohort, data, cohort.initial.unsqueeze(1))
-        record = train(trainee, data, self.plan, run, {**cohort.fingerprint(), "method": repr(self)})
+        trainee = ModeObjective(cohort, data, cohort.initial.unsqueeze(1))
+        record = train(trainee, data, self.plan_for(cohort.layout), run, {**cohort.fingerprint(), "method": repr(self)})
         mode, noise = trainee.theta[:, 0].clone(), trainee.noise.clone()
         with torch.no_grad():
             return self.around(cohort, data, mode, noise, trainee.buffers, part, record)

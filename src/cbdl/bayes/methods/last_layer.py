@@ -34,7 +34,7 @@ from cbdl.bayes.rows import Data, TrainingData
 from cbdl.bayes.train import Plan, Record, Run, train
 
 from ._head import Head, conjugate, features
-from ._points import PointObjective
+from ._modes import ModeObjective
 from .laplace import Laplace, LaplacePosterior
 from .protocol import Method, Posterior, common, prefixed
 
@@ -103,8 +103,8 @@ class LastLayer(Plan, Method):
             initial_noise=cohort.initial_noise[:1].clone(),
             initial_buffers=buffers,
         )
-        trainee = PointObjective(alone, data, start.unsqueeze(1))
-        record = train(trainee, data, self.plan, run, {**alone.fingerprint(), "method": repr(self)})
+        trainee = ModeObjective(alone, data, start.unsqueeze(1))
+        record = train(trainee, data, self.plan_for(cohort.layout), run, {**alone.fingerprint(), "method": repr(self)})
         return trainee.theta[0, 0].clone(), trainee.buffers, _for_all(record, cohort.size)
 
     def _laplace(

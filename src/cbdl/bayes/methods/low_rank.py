@@ -65,7 +65,7 @@ class LowRank(Plan, Method):
     def fit(self, cohort: Cohort, data: TrainingData, run: Run) -> LowRankPosterior:
         """The posteriors of all members of the cohort, trained together."""
         trainee = _Objective(self, cohort, data)
-        record = train(trainee, data, self.plan, run, {**cohort.fingerprint(), "method": repr(self)})
+        record = train(trainee, data, self.plan_for(cohort.layout), run, {**cohort.fingerprint(), "method": repr(self)})
         return trainee.posterior(record)
 
     def from_state(self, cohort: Cohort, state: Mapping[str, Tensor]) -> LowRankPosterior:
