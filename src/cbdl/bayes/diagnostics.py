@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -140,11 +141,15 @@ def _rows(
 ) -> list[Row]:
     # densities of standardised targets become those of the user's by the size of a unit
     unit = float(cohort.unit.double().log().sum()) if cohort.likelihood.space == "real" else 0.0
-    train = cohort.mean_nll(theta, posterior.noise, posterior.buffers, data).mean(1) + unit
+    outputs = partial(posterior.outputs, cohort)
+    train = cohort.mean_nll(theta, posterior.noise, posterior.buffers, data, outputs=outputs).mean(1) + unit
     nothing = torch.full_like(train, torch.nan)
     valid = nothing
     if data.validation is not None:
-        valid = cohort.mean_nll(theta, posterior.noise, posterior.buffers, data.validation).mean(1) + unit
+        held = data.validation
+        valid = (
+            cohort.mean_nll(theta, posterior.noise, posterior.buffers, held, outputs=outputs).mean(1) + unit
+        )
     total = posterior.kl(cohort)
     kl = nothing if total is None else total / data.size
     loc, scale = cohort.prior.location(), cohort.prior.spread()
@@ -172,7 +177,8 @@ def _describe(cohort: Cohort, posterior: Posterior, data: TrainingData, theta: T
     """The predictive distributions on at most `ROWS` rows."""
     held = data.held
     x = held.x[:: max(1, held.rows // ROWS)][:ROWS]
-    return cohort.describe(theta, posterior.noise, posterior.buffers, x, data.targets)
+    outputs = partial(posterior.outputs, cohort)
+    return cohort.describe(theta, posterior.noise, posterior.buffers, x, data.targets, outputs)
 
 
 def _noise(cohort: Cohort, posterior: Posterior, data: TrainingData, theta: Tensor) -> Tensor:

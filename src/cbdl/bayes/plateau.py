@@ -108,5 +108,5 @@ def still_improving(losses: Tensor, rates: Sequence[float]) -> Tensor:
     mean, error = zip(
         *(_mean(losses, rows.unsqueeze(1).expand_as(losses)) for rows in (before, newest)), strict=True
     )
-    gain = mean[0] - mean[1]
+    gain: Tensor = mean[0] - mean[1]
     return (gain > WORTH) & (gain > 4 * SIGMAS * (error[0] + error[1]).sqrt())

@@ -188,7 +188,7 @@ class Training:
         return loss
 
     def _end_epoch(self, epoch: int) -> None:
-        kept, trainee = self.kept, self.trainee
+        kept = self.kept
         kept["loss"][epoch] = (kept["sum"] / self.per_epoch).cpu().double()
         kept["sum"].zero_()
         going = self._going()
@@ -272,7 +272,11 @@ class Training:
             return
         names = "; ".join(f"({self.run.names[i]})" if self.run.names else str(i) for i in who[:4])
         more = f" and {len(who) - 4} more" if len(who) > 4 else ""
-        length = f"the {self.epochs} epochs" if self.rule is None else f"the {self.steps} steps that a training may take"
+        length = (
+            f"the {self.epochs} epochs"
+            if self.rule is None
+            else f"the {self.steps} steps that a training may take"
+        )
         remedy = (
             "leave epochs out to train until it is done, or give more epochs or a higher lr"
             if self.rule is None

@@ -62,9 +62,7 @@ class ModeObjective(PointObjective):
         return loss, torch.cat([gradient, torch.zeros_like(noise)], 1)
 
 
-def determined(
-    cohort: Cohort, theta: Tensor, noise: Tensor, buffers: Buffers, data: TrainingData
-) -> Tensor:
+def determined(cohort: Cohort, theta: Tensor, noise: Tensor, buffers: Buffers, data: TrainingData) -> Tensor:
     """How many weights the data determine at theta (members, P), those of each noise scale apart (members, Q)."""
     part = Part.of(cohort.layout, "all", theta.device)
     precision = prior_precision(cohort, theta)

@@ -39,7 +39,9 @@ class Ensemble(Plan, Method):
     def fit(self, cohort: Cohort, data: TrainingData, run: Run) -> PointsPosterior:
         """The points of all members of the cohort, trained together."""
         trainee = ModeObjective(cohort, data, starts(cohort, self.restarts))
-        record = train(trainee, data, self.plan_for(cohort.layout), run, {**cohort.fingerprint(), "method": repr(self)})
+        record = train(
+            trainee, data, self.plan_for(cohort.layout), run, {**cohort.fingerprint(), "method": repr(self)}
+        )
         return PointsPosterior(
             trainee.theta.clone(),
             seeds=cohort.seeds,

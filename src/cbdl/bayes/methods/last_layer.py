@@ -80,7 +80,7 @@ class LastLayer(Plan, Method):
         """The posterior that `state()` of another one describes."""
         head = Head.of(cohort, self.layer)
         if "mode" in state:
-            return LaplacePosterior.from_state(cohort, state, head.part(cohort))
+            return LaplacePosterior.from_state(cohort, state, head.part(cohort), linearised=False)
         mean, basis, scale = state["mean"], state["basis"], state["scale"]
         return LastLayerPosterior(mean, basis, scale, head, state["evidence"], **common(cohort, state))
 
@@ -104,7 +104,9 @@ class LastLayer(Plan, Method):
             initial_buffers=buffers,
         )
         trainee = ModeObjective(alone, data, start.unsqueeze(1))
-        record = train(trainee, data, self.plan_for(cohort.layout), run, {**alone.fingerprint(), "method": repr(self)})
+        record = train(
+            trainee, data, self.plan_for(cohort.layout), run, {**alone.fingerprint(), "method": repr(self)}
+        )
         return trainee.theta[0, 0].clone(), trainee.buffers, _for_all(record, cohort.size)
 
     def _laplace(
@@ -124,6 +126,7 @@ class LastLayer(Plan, Method):
             hessian="full" if full else "kronecker",
             part="all",
             newton=20,
+            linearised=False,  # the last layer is linear already
             schedule=self.schedule,
             clip=self.clip,
             patience=self.patience,

@@ -76,7 +76,9 @@ class MeanField(Plan, Method):
     def fit(self, cohort: Cohort, data: TrainingData, run: Run) -> MeanFieldPosterior:
         """The posteriors of all members of the cohort, trained together."""
         trainee = _Objective(self, cohort, data)
-        record = train(trainee, data, self.plan_for(cohort.layout), run, {**cohort.fingerprint(), "method": repr(self)})
+        record = train(
+            trainee, data, self.plan_for(cohort.layout), run, {**cohort.fingerprint(), "method": repr(self)}
+        )
         return trainee.posterior(record)
 
     def from_state(self, cohort: Cohort, state: Mapping[str, Tensor]) -> MeanFieldPosterior:
