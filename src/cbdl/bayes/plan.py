@@ -29,15 +29,15 @@ class Plan:
     """None: until each member is done (`cbdl.bayes.plateau`)."""
     batch_size: int = 128
     lr: float | None = None
-    """The rate of Adam, or the one that it starts with; None: 0.01, less for networks with more than 64 inputs to a unit."""
+    """The rate of Adam that a training starts with; None: 0.01, less where a unit has over 64 inputs."""
     schedule: Literal["constant", "cosine"] = field(default="cosine", kw_only=True)
     """How the rate falls over a given number of epochs; until a member is done it falls at plateaus instead."""
     clip: float | None = field(default=None, kw_only=True)
     """Largest norm of a member's gradient; None: no clipping."""
     patience: int | None = field(default=None, kw_only=True)
-    """Of a given number of epochs, those without a better validation score before a member stops, at its best epoch; None:
-    train all epochs, keep the last. Without such a number the plateaus are those of the validation score, and the best
-    state is kept.
+    """Of a given number of epochs, those without a better validation score before a member stops, at its best epoch;
+    None: train all epochs, keep the last. Without such a number the plateaus are those of the validation score, and
+    the best state is kept.
     """
 
     def __post_init__(self) -> None:

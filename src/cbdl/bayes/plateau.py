@@ -2,8 +2,8 @@
 
 The losses (or validation scores) of a member since its rate was last lowered are cut into thirds. When the last
 third is not better than the one before by more than `GAIN` nats per row, or not beyond chance, half as much training
-again has bought nothing: the rate falls. For a loss that falls as a power of the steps the gain of the last
-third is a bound, up to a factor, on all that is still to come; so the rule needs no number of steps, only this accuracy.
+again has bought nothing: the rate falls. For a loss that falls as a power of the steps the gain of the last third is a
+bound, up to a factor, on all that is still to come; so the rule needs no number of steps, only this accuracy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LEAST = 40
 """Looks at the first rate before it may be lowered."""
 LATER = 12
 """The same for the other rates: thirds of four looks."""
-GAIN = 0.01
+GAIN = 0.03
 """Nats per row that half as much training again must be worth."""
 SIGMAS = 1.0
 """Standard errors below which a gain is chance."""
@@ -74,8 +74,8 @@ class Plateau:
 
 
 def gains(curve: Tensor, begin: Tensor) -> tuple[Tensor, Tensor]:
-    """By how much the last third of each column of `curve` (looks, members) from row `begin` (members,) on is lower than
-    the third before, and the standard error of that, each (members,).
+    """By how much the last third of each column of `curve` (looks, members) from row `begin` (members,) on is lower
+    than the third before, and the standard error of that, each (members,).
     """
     end = curve.shape[0]
     third = (end - begin) // 3
@@ -97,8 +97,8 @@ def _mean(curve: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
 def still_improving(losses: Tensor, rates: Sequence[float]) -> Tensor:
     """Members (bool) whose losses (epochs, members) still fell at the end of a training with these rates (epochs,).
 
-    Thirds are of the way that the rates allow, not of the epochs: under a rate that falls to 0 nothing moves at the end,
-    however far away the goal is.
+    Thirds are of the way that the rates allow, not of the epochs: under a rate that falls to 0 nothing moves at the
+    end, however far away the goal is.
     """
     way = torch.tensor(rates, dtype=torch.float64).cumsum(0)
     share = (way - 0.5 * torch.tensor(rates, dtype=torch.float64)) / way[-1]
@@ -109,4 +109,5 @@ def still_improving(losses: Tensor, rates: Sequence[float]) -> Tensor:
         *(_mean(losses, rows.unsqueeze(1).expand_as(losses)) for rows in (before, newest)), strict=True
     )
     gain: Tensor = mean[0] - mean[1]
-    return (gain > WORTH) & (gain > 4 * SIGMAS * (error[0] + error[1]).sqrt())
+    worth: Tensor = (gain > WORTH) & (gain > 4 * SIGMAS * (error[0] + error[1]).sqrt())
+    return worth

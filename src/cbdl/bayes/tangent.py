@@ -1,7 +1,7 @@
 """Networks made linear in their parameters around a point: f(x, mode) + J(x) (theta - mode).
 
-J(x) (theta - mode) is one derivative along a direction (forward mode), for all members and draws at once; no Jacobian is
-formed.
+J(x) (theta - mode) is one derivative along a direction (forward mode), for all members and draws at once; no Jacobian
+is formed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from .forward import Buffers, Forward, plain_attention
 
 
 def linearised(forward: Forward, mode: Tensor, theta: Tensor, x: Tensor, buffers: Buffers) -> Tensor:
-    """mode (members, P), theta (members, draws, P), x (batch, ...) -> (members, draws, batch, *out), evaluation mode."""
+    """mode (members, P), theta (members, draws, P), x (batch, ...) -> (members, draws, batch, *out), in evaluation
+    mode.
+    """
     _load()
     network, constants, layout = forward.network, forward.constants, forward.layout
     network.eval()

@@ -2,7 +2,8 @@
 checkpoints.
 
 Everything about a member depends on that member only: its gradient is clipped by its own norm, its rate falls and it
-stops by its own losses or validation scores, and a member whose loss is no longer finite is set aside while the others go on.
+stops by its own losses or validation scores, and a member whose loss is no longer finite is set aside while the others
+go on.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Modes with a noise scale of their own: the scale follows the evidence, not the density of the best network.
 
-A network with as many weights as there are rows can bring its residuals to nothing, and the scale with them. The evidence
-counts the weights that the data determine, gamma = tr(H (H + Lambda)^-1) with H the Gauss-Newton matrix and Lambda
-the precision of the prior, and its maximum over the scale has (N - gamma) sigma^2 = sum of squares (MacKay 1992). So the
-gradient by log sigma loses gamma / N; gamma itself is counted anew from time to time.
+A network with as many weights as there are rows can bring its residuals to nothing, and the scale with them. The
+evidence counts the weights that the data determine, gamma = tr(H (H + Lambda)^-1) with H the Gauss-Newton matrix and
+Lambda the precision of the prior, and its maximum over the scale has (N - gamma) sigma^2 = sum of squares (MacKay
+1992). So the gradient by log sigma loses gamma / N; gamma itself is counted anew from time to time.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ModeObjective(PointObjective):
         noise = self.noise
         if noise.numel() and step >= FIRST and step % FIRST == 0 and (step // FIRST).bit_count() == 1:
             self.determined.copy_(
-                determined(self.cohort, self.theta[:, 0], noise, self.buffers, self.data).to(noise)
+                determined_weights(self.cohort, self.theta[:, 0], noise, self.buffers, self.data).to(noise)
             )
         loss, gradient = super().gradient(batch, step, steps)
         if noise.numel():
@@ -62,10 +62,20 @@ class ModeObjective(PointObjective):
         return loss, torch.cat([gradient, torch.zeros_like(noise)], 1)
 
 
-def determined(cohort: Cohort, theta: Tensor, noise: Tensor, buffers: Buffers, data: TrainingData) -> Tensor:
-    """How many weights the data determine at theta (members, P), those of each noise scale apart (members, Q)."""
-    part = Part.of(cohort.layout, "all", theta.device)
-    precision = prior_precision(cohort, theta)
+def determined_weights(
+    cohort: Cohort,
+    theta: Tensor,
+    noise: Tensor,
+    buffers: Buffers,
+    data: TrainingData,
+    part: Part | None = None,
+) -> Tensor:
+    """How many weights the data determine at theta (members, P), those of each noise scale apart (members, Q).
+
+    `part`: the weights that count, the others being known; None: all.
+    """
+    part = Part.of(cohort.layout, "all", theta.device) if part is None else part
+    precision = prior_precision(cohort, theta)[:, part.index]
     members, outputs = noise.shape
     if part.size > SMALL:
         own = precision.new_zeros(members, outputs, part.size)

@@ -1,6 +1,7 @@
 """The prior precision that the evidence asks for, as one number per member that multiplies the precision it was given.
 
-With z the mode in units of the prior and lambda the likelihood's curvatures in those units, the evidence of the factor c is
+With z the mode in units of the prior and lambda the likelihood's curvatures in those units, the evidence of the
+factor c is
 
     sum_i (log c - log(c + lambda_i)) / 2 - c |z|^2 / 2 + constant,
 
