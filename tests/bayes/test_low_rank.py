@@ -81,10 +81,10 @@ def test_the_gradient_is_the_derivative_of_the_objective(prior: priors.Prior) ->
     (batch,) = data.epoch(0, 0, data.rows)
     loss, gradient = trainee.gradient(batch, 0, 1)
     leaf = trainee.variables.clone().requires_grad_()
-    mu, rho, ratio, noise = leaf[:, :4], leaf[:, 4:8], leaf[:, 8:16].view(2, 4, 2), leaf[:, 16:]
+    mu, rho, columns, noise = leaf[:, :4], leaf[:, 4:8], leaf[:, 8:16].view(2, 4, 2), leaf[:, 16:]
     eps = trainee.stream(0)
     sigma = torch.nn.functional.softplus(rho)
-    f = ratio * sigma.unsqueeze(2)
+    f = columns / 2 * sigma.unsqueeze(2)  # sqrt(P) is 2
     theta = mu.unsqueeze(1) + sigma.unsqueeze(1) * eps[..., :4] + eps[..., 4:] @ f.mT
     out = theta[..., :3] @ batch.x.T + theta[..., 3:]
     q = MultivariateNormal(mu, f @ f.mT + torch.diag_embed(sigma.square()))

@@ -32,7 +32,7 @@ CAP = 20_000
 LEAST_EPOCHS = 10
 """Epochs that every training may have, however many steps that takes."""
 WORTH = 0.05
-"""Nats per row; a training of a given length that still gains more than this is worth a warning."""
+"""Nats per row; a training that still gains more than this when its length is over is worth a warning."""
 
 
 class Plateau:
@@ -66,6 +66,13 @@ class Plateau:
         state["begin"] = torch.where(flat, number + 1, state["begin"])
         self.refresh()
         return flat & self.done
+
+    def improving(self, looks: int) -> Tensor:
+        """Members (bool) that are not done and, at the last of so many looks, still gained what is worth a warning."""
+        if looks < 3:
+            return torch.zeros_like(self.done)
+        gain, _ = gains(self.state["curve"][:looks], self.state["begin"])
+        return ~self.done & (gain > WORTH)
 
     def refresh(self) -> None:
         """Bring the factors up to date with the state."""

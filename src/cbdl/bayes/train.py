@@ -268,6 +268,8 @@ class Training:
         if self.rule is None:
             rates = [self.plan.rate(e, self.epochs) for e in range(self.epochs)]
             going = going & still_improving(self.kept["loss"], rates)
+        else:
+            going = going & self.rule.improving(self.rest // self.look)
         who = going.nonzero().flatten().tolist()
         if not who or self.step < self.steps:
             return

@@ -52,9 +52,10 @@ class LastLayer(Plan, Method):
     layer is trainable nothing is trained. The members' priors on other layers have no effect.
 
     Normal noise, fixed or learned: exact, and the priors on the last layer must be Normal. A learned scale
-    maximises the evidence of each member and output, and is then enlarged by the root of (N - g) / (N - G): of N rows
-    the weights of the last layer take g, those of the whole network G (`_modes.py`). Classes, counts and other noise: Laplace's approximation on the last layer, for any priors, with the
-    full Gauss-Newton matrix up to 2000 parameters and Kronecker factors above.
+    maximises the evidence of each member and output, and is then enlarged by the root of (N - g) / (N - G): of N
+    rows the weights of the last layer take g, those of the whole network G (`_modes.py`). Classes, counts and other
+    noise: Laplace's approximation on the last layer, for any priors, with the full Gauss-Newton matrix up to 2000
+    parameters and Kronecker factors above.
     """
 
     prior: Prior = STANDARD
