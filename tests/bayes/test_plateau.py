@@ -16,7 +16,6 @@ from cbdl.bayes.checkpoint import Checkpoint
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.data import prepare
 from cbdl.bayes.methods.ensemble import Ensemble
-from cbdl.bayes.methods.low_rank import LowRank
 from cbdl.bayes.methods.mean_field import MeanField
 from cbdl.bayes.plan import LEARNING_RATE, Plan
 from cbdl.bayes.rows import Batch, Data
@@ -72,7 +71,8 @@ def test_a_training_ends_at_the_optimum_and_not_before() -> None:
     assert record.loss.shape[0] == far
 
 
-def test_a_member_alone_is_done_when_it_is_in_company() -> None:
+def test_a_member_alone_is_done_when_it_is_in_company(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plateau, "LEAST", 12)
     both = train(Bowl(goals(0.2, 5.0)), rows(), PLAN, Run(), {})
     for i, goal in enumerate((0.2, 5.0)):
         alone = Bowl(goals(goal))
@@ -123,12 +123,15 @@ def test_with_validation_data_their_best_state_counts() -> None:
 
 
 @pytest.mark.parametrize("method", [MeanField(), Ensemble(restarts=2)])
-def test_stopped_and_resumed_gives_the_same_bits(method: MeanField | Ensemble, tmp_path: Path) -> None:
+def test_stopped_and_resumed_gives_the_same_bits(
+    method: MeanField | Ensemble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plateau, "LEAST", 12)
     cohort, data, _ = problem(scale="learned")
     whole = method.fit(cohort, data, Run())
     left = iter(range(10_000))
-    # in the second stage, and after the noise's first count
-    run = Run(checkpoint=Checkpoint(tmp_path / "run"), stop=lambda: next(left) >= 1_313)
+    # at a lower rate, and after the first count of what determines the noise
+    run = Run(checkpoint=Checkpoint(tmp_path / "run"), stop=lambda: next(left) >= 713)
     with pytest.raises(Interrupted):
         method.fit(cohort, data, run)
     resumed = method.fit(cohort, data, Run(checkpoint=Checkpoint(tmp_path / "run")))
@@ -167,15 +170,12 @@ def test_wide_networks_get_a_lower_rate() -> None:
     assert MeanField().plan_for(cohort.layout).lr == pytest.approx(LEARNING_RATE / 10)
 
 
-@pytest.mark.parametrize("kind", [MeanField, LowRank])
-def test_a_default_training_reaches_the_best_normal_of_its_family(kind: type[MeanField | LowRank]) -> None:
-    """Of a correlated posterior the best independent Normals have variances 1 / precision_ii, and the exact mean."""
+def test_a_default_training_reaches_the_best_independent_normals() -> None:
+    """Of a correlated posterior they have the exact mean and the variances 1 / precision_ii."""
     cohort, data, truth = problem(rows=40)
-    method = kind() if kind is MeanField else LowRank(rank=4)
-    mean, deviation = method.fit(cohort, data, Run()).moments()
+    mean, deviation = MeanField().fit(cohort, data, Run()).moments()
     precision = torch.linalg.inv(truth.covariance).diagonal(dim1=1, dim2=2)
     exact = truth.covariance.diagonal(dim1=1, dim2=2).sqrt()
-    best = precision.rsqrt() if kind is MeanField else exact
     # one draw per step at a last rate of 3e-4: the mean within a third of a deviation, the deviation within a fifth
     assert ((mean - truth.mean).abs() < 0.33 * exact).all()
-    assert ((deviation / best).log().abs() < 0.2).all()
+    assert ((deviation * precision.sqrt()).log().abs() < 0.2).all()

@@ -16,9 +16,9 @@ from cbdl.studies.methods.tables import Table, tables
 from cbdl.studies.part import Part, cell
 from cbdl.studies.study import Context, Study
 
-SPLITS = 2
+SPLITS = 1
 """Splits of every table in the profile "cpu"; the scores are their means."""
-MOST = 1000
+MOST = 300
 """Training rows up to which HMC, which visits all of them tens of thousands of times, is run."""
 BEHIND = 0.1
 """What a method may be behind scikit-learn's network."""
