@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from conjugate import PRIORS, net, problem
+from conjugate import PRIORS, design, net, problem
 from torch import nn
 
 from cbdl.bayes import likelihoods, priors
@@ -16,7 +17,7 @@ from cbdl.bayes.data import prepare
 from cbdl.bayes.methods.ensemble import Ensemble
 from cbdl.bayes.train import Interrupted, Run
 
-FAST = Ensemble(epochs=800, batch_size=64, lr=0.05)
+FAST = Ensemble(epochs=800, batch_size=64, lr=0.05, restarts=1)
 
 
 def test_the_points_are_the_exact_modes_of_all_members() -> None:
@@ -60,12 +61,24 @@ def test_every_draw_is_a_point_and_each_comes_before_one_comes_twice() -> None:
     torch.testing.assert_close(again.sample(7, seed=1), drawn)
 
 
-def test_a_learned_scale_is_the_root_mean_square_residual() -> None:
-    cohort, data, _ = problem(rows=200, scale="learned")
-    posterior = Ensemble(epochs=600, batch_size=256, lr=0.05).fit(cohort, data, Run())
+def test_a_learned_scale_maximises_the_evidence() -> None:
+    """At its maximum the squares are (N - gamma) sigma^2, gamma = tr(G (G + sigma^2 Lambda)^-1) by numpy."""
+    cohort, data, _ = problem(rows=12, scale="learned")
+    settings = Ensemble(epochs=4001, batch_size=256, lr=0.05, schedule="constant", restarts=1)
+    posterior = settings.fit(cohort, data, Run())
     out = cohort.forward(posterior.points, data.x, {})[:, 0, :, 0]
-    rms = (out - data.y).square().mean(1).sqrt()
-    assert torch.allclose(posterior.noise[:, 0].exp() + 1e-3, rms, rtol=1e-3)
+    squares = (out - data.y).square().sum(1)
+    sigma = posterior.noise[:, 0].exp() + 1e-3
+    phi = design(data.x).numpy()
+    for k, prior in enumerate(PRIORS):
+        gram, variance = phi.T @ phi, float(sigma[k]) ** 2
+        gamma = np.trace(gram @ np.linalg.inv(gram + variance / prior.scale**2 * np.eye(4)))
+        assert float(squares[k]) / (12 - gamma) == pytest.approx(variance, rel=1e-3)
+        assert gamma > 1.5  # far from the root mean square of the residuals
+
+
+def test_without_arguments_there_are_five_restarts() -> None:
+    assert Ensemble().restarts == 5
 
 
 def test_a_prior_that_is_not_normal_moves_the_mode() -> None:
@@ -93,7 +106,7 @@ def test_restarts_refuse_running_statistics() -> None:
     cohort = Cohort.of([priors.Normal()], likelihoods.Normal(factory), made)
     with pytest.raises(ValueError, match="BatchNorm1d"):
         Ensemble(restarts=2, epochs=1).fit(cohort, made, Run())
-    posterior = Ensemble(epochs=1).fit(cohort, made, Run())
+    posterior = Ensemble(epochs=1, restarts=1).fit(cohort, made, Run())
     assert posterior.buffers["1.num_batches_tracked"].item() == 1
     with pytest.raises(ValueError, match="restarts is 0"):
         Ensemble(restarts=0)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from conjugate import NOISE, PRIORS, deviation, moments, problem
 from predictions import predict
+from scipy.optimize import minimize_scalar
+from scipy.stats import multivariate_normal
 from torch import Tensor, nn
 
 from cbdl.bayes import likelihoods, priors
@@ -16,6 +19,7 @@ from cbdl.bayes.checkpoint import Checkpoint
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.data import Data, prepare
 from cbdl.bayes.methods._curvature import Part, gauss_newton, gauss_newton_diagonal, prior_precision
+from cbdl.bayes.methods._points import Potential
 from cbdl.bayes.methods.laplace import Laplace, LaplacePosterior
 from cbdl.bayes.train import Interrupted, Run
 
@@ -333,4 +337,54 @@ def test_bad_settings_are_named() -> None:
         data,
     )
     with pytest.raises(ValueError, match="9003 x 9003"):
-        Laplace().fit(big, data, Run())
+        Laplace(hessian="full", part="last").fit(big, data, Run())
+    other = Cohort.of([priors.Laplace()], cohort.likelihood, data)
+    with pytest.raises(ValueError, match="tune_prior is for Normal priors"):
+        Laplace(tune_prior=True, epochs=1).fit(other, data, Run())
+
+
+def test_the_curvature_is_full_for_small_networks_and_kronecker_for_large_ones() -> None:
+    cohort, data = curved(12)
+    assert "root" in Laplace(epochs=1, newton=0).fit(cohort, data, Run()).spread
+    wide = lambda: nn.Sequential(nn.Linear(2, 300), nn.Tanh(), nn.Linear(300, 3))  # noqa: E731
+    big = Cohort.of([priors.Normal()], likelihoods.Categorical(wide), data)
+    assert "0|left" in Laplace(epochs=1).fit(big, data, Run()).spread
+
+
+def test_a_tuned_prior_precision_maximises_the_evidence_of_a_linear_model() -> None:
+    """The evidence of y ~ Normal(0, s^2 phi phi^T / c + noise) over c, by scipy on the N x N form."""
+    _, data, _ = problem()
+    chosen = [priors.Normal(0.0, 0.1), priors.Normal(0.0, 30.0)]
+    cohort = Cohort.of(chosen, likelihoods.Normal(lambda: nn.Linear(3, 1), scale=NOISE), data)
+    posterior = Laplace(epochs=30, batch_size=64, tune_prior=True, hessian="full").fit(cohort, data, Run())
+    phi = torch.cat([data.x, torch.ones_like(data.x[:, :1])], 1).numpy()
+
+    def minus(log_c: float, scale: float) -> float:
+        cov = scale**2 / np.exp(log_c) * phi @ phi.T + NOISE**2 * np.eye(len(phi))
+        return -float(multivariate_normal(np.zeros(len(phi)), cov).logpdf(data.y.numpy()))
+
+    for k, prior in enumerate(chosen):
+        best = minimize_scalar(
+            minus, args=(prior.scale,), bounds=(-15, 15), method="bounded", options={"xatol": 1e-9}
+        )
+        assert posterior.factor[k].item() == pytest.approx(np.exp(best.x), rel=1e-3)
+        assert posterior.evidence[k].item() == pytest.approx(-best.fun, abs=1e-5)
+    # both members end with the same prior: this is why it is off by default
+    assert torch.allclose(posterior.mode[0], posterior.mode[1], rtol=1e-2)
+
+
+@pytest.mark.parametrize("hessian", ["diagonal", "kronecker"])
+def test_curvatures_in_units_of_the_prior_are_those_of_the_matrices(hessian: str) -> None:
+    from cbdl.bayes.methods._tune import curvatures
+
+    cohort, data = curved()
+    cohort = Cohort.of([priors.Normal(0.0, 0.7), priors.Normal(0.2, 2.0)], cohort.likelihood, data)
+    part = Part.of(cohort.layout, "all", data.x.device)
+    method = Laplace(hessian=hessian)  # type: ignore[arg-type]
+    posterior = method.around(cohort, data, cohort.initial, cohort.initial_noise, {}, part)
+    lam = curvatures(cohort, part, posterior.spread)
+    # log det of the posterior's precision in units of the prior's, from the evidence
+    energy = Potential(cohort, data, {})(cohort.initial.unsqueeze(1), cohort.initial_noise)[0][:, 0]
+    half = -posterior.evidence - energy + part.size * 0.5 * np.log(2 * np.pi)
+    prior = cohort.prior.spread().log().sum(1)
+    assert torch.allclose(0.5 * torch.log1p(lam).sum(1), half + prior, rtol=1e-9)

@@ -36,7 +36,8 @@ from cbdl.bayes.train import Plan, Run
 SHORT: list[Any] = [
     MeanField(epochs=3, temperature=0.5),
     LowRank(epochs=3, rank=2),
-    Laplace(epochs=3, part="all"),
+    Laplace(epochs=3),
+    Laplace(epochs=3, part="last", linearised=False),
     Laplace(epochs=3, part="all", hessian="kronecker"),
     Laplace(epochs=3, hessian="diagonal"),
     Dropout(epochs=3),
@@ -175,9 +176,9 @@ def test_the_first_settings_are_positional_and_have_their_defaults() -> None:
     for kind in (MeanField, LowRank, Laplace, Dropout, Ensemble, LastLayer):
         made: Any = kind()
         assert (made.epochs, made.batch_size, made.lr, made.schedule, made.clip) == (
-            50,
+            None,
             128,
-            1e-3,
+            None,
             "cosine",
             None,
         )

@@ -6,8 +6,9 @@ A cohort holds no result. What was learned is a `cbdl.bayes.methods.protocol.Pos
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +23,9 @@ from .joint_prior import JointPrior, compile_priors
 from .likelihoods import Likelihood
 from .priors import PriorLike
 from .rows import Batch, Standard, TrainingData
+
+Outputs: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""(theta (members, draws, P), x (batch, ...)) -> outputs (members, draws, batch, *out)."""
 
 
 @dataclass(frozen=True)
@@ -223,28 +227,39 @@ class Cohort:
         buffers: Buffers,
         data: TrainingData,
         batch_size: int | None = None,
+        outputs: Outputs | None = None,
     ) -> Tensor:
-        """The mean NLL over all rows of `data` (members, draws), in standardised units, evaluation mode."""
+        """The mean NLL over all rows of `data` (members, draws), in standardised units, evaluation mode.
+
+        `outputs`: what the draws say, if it is not what their networks put out.
+        """
         total = theta.new_zeros(theta.shape[:2])
         if batch_size is None:
             batch_size = self.forward.rows(theta.shape[0] * theta.shape[1], data.held.x)
         for batch in data.parts(batch_size):
-            out = self.forward(theta, batch.x, buffers)
+            out = self.forward(theta, batch.x, buffers) if outputs is None else outputs(theta, batch.x)
             total += self.score(batch, out, noise)
         return total
 
     def describe(
-        self, theta: Tensor, noise: Tensor, buffers: Buffers, x: Tensor, targets: Standard
+        self,
+        theta: Tensor,
+        noise: Tensor,
+        buffers: Buffers,
+        x: Tensor,
+        targets: Standard,
+        outputs: Outputs | None = None,
     ) -> dict[str, Tensor]:
         """The predictive distributions for standardised inputs x in the user's units, each (members, draws, rows, ...).
 
         Classes: "probs" (..., J); real: "loc", "scale" (..., *event); counts: "rate". Rows go through in blocks.
         """
         size = self.forward.rows(theta.shape[0] * theta.shape[1], x)
-        parts = [
-            self.likelihood.describe(self.forward(theta, rows, buffers), noise, targets.loc, targets.scale)
+        blocks = (
+            self.forward(theta, rows, buffers) if outputs is None else outputs(theta, rows)
             for rows in torch.split(x, size)
-        ]
+        )
+        parts = [self.likelihood.describe(out, noise, targets.loc, targets.scale) for out in blocks]
         return {name: torch.cat([part[name] for part in parts], 2) for name in parts[0]}
 
     def fingerprint(self) -> dict[str, str]:

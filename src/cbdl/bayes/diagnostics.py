@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -153,14 +154,17 @@ class _Drawn:
         # densities of standardised targets become those of the user's by the size of a unit
         real = self.cohort.likelihood.space == "real"
         unit = float(self.cohort.unit.double().log().sum()) if real else 0.0
-        return self.cohort.mean_nll(self.theta, self.noise, self.posterior.buffers, data).mean(1) + unit
+        outputs = partial(self.posterior.outputs, self.cohort)
+        nll = self.cohort.mean_nll(self.theta, self.noise, self.posterior.buffers, data, outputs=outputs)
+        return nll.mean(1) + unit
 
     def describe(self, data: TrainingData, draws: int | None = None) -> dict[str, Tensor]:
         """The predictive distributions on at most `ROWS` rows, of some draws or of all."""
         held = data.held
         x = held.x[:: max(1, held.rows // ROWS)][:ROWS]
         theta, noise = self.theta[:, :draws], self.noise[:, :draws]
-        return self.cohort.describe(theta, noise, self.posterior.buffers, x, data.targets)
+        outputs = partial(self.posterior.outputs, self.cohort)
+        return self.cohort.describe(theta, noise, self.posterior.buffers, x, data.targets, outputs)
 
 
 def _rows(drawn: _Drawn, data: TrainingData, mean: Tensor, deviation: Tensor) -> list[Row]:

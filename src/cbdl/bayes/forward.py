@@ -247,7 +247,7 @@ class Forward:
             out = functional_call(self.network, state, (x,))
             return out, {name: state[name] for name in buffers} if training else {}
 
-        with _plain_attention():
+        with plain_attention():
             out, after = vmap(one, randomness="error")(parameters, copies)
         after = {n: _over_draws(_apart(b, members, draws)) for n, b in after.items()}
         return _apart(out, members, draws), after
@@ -303,7 +303,7 @@ def _close(ours: Tensor, truth: Tensor) -> bool:
 
 
 @contextmanager
-def _plain_attention() -> Iterator[None]:
+def plain_attention() -> Iterator[None]:
     """Attention without its fused kernels, which vmap cannot batch."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)

@@ -71,7 +71,7 @@ def log_densities(learned: Learned, s: int, x: Tensor, y: Tensor, draws: int) ->
     theta, noise = posterior.sample(draws, stream), posterior.noises(draws, stream)
     rows = cohort.forward.rows(theta.shape[0] * draws, x)
     parts = [
-        cohort.likelihood.log_density(cohort.forward(theta, some, posterior.buffers), own, noise, cohort.unit)
+        cohort.likelihood.log_density(posterior.outputs(cohort, theta, some), own, noise, cohort.unit)
         for some, own in zip(torch.split(x, rows), torch.split(y, rows), strict=True)
     ]
     return torch.cat(parts, 2).double().cpu().permute(2, 0, 1)

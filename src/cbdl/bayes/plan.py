@@ -4,35 +4,47 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal, Self
 
 import torch
 from torch import Tensor
 
 from .checkpoint import Checkpoint
+from .flat import Layout
+
+LEARNING_RATE = 0.01
+"""The first rate of Adam for small networks."""
+REST = 0.2
+"""The last share of the most steps that a training may take, in which the rate falls to 0."""
+WIDE = 64
+"""Inputs to a unit above which the rate is lowered."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """How long and how fast: settings of the optimiser, which methods that use it have first among their own."""
 
-    epochs: int = 50
+    epochs: int | None = None
+    """None: until each member is done (`cbdl.bayes.plateau`)."""
     batch_size: int = 128
-    lr: float = 1e-3
+    lr: float | None = None
+    """The rate of Adam that a training starts with; None: 0.01, less where a unit has over 64 inputs."""
     schedule: Literal["constant", "cosine"] = field(default="cosine", kw_only=True)
+    """How the rate falls over a given number of epochs; until a member is done it falls at plateaus instead."""
     clip: float | None = field(default=None, kw_only=True)
     """Largest norm of a member's gradient; None: no clipping."""
     patience: int | None = field(default=None, kw_only=True)
-    """Epochs without a better validation score before a member stops; None: train all epochs, keep the last.
+    """Of a given number of epochs, those without a better validation score before a member stops, at its best epoch;
+    None: train all epochs, keep the last. Without such a number the plateaus are those of the validation score, and
+    the best state is kept.
     """
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size"):
-            value = getattr(self, name)
-            if int(value) != value or value < 1:
+        for name, value in (("epochs", self.epochs), ("batch_size", self.batch_size)):
+            if value is not None and (int(value) != value or value < 1):
                 raise ValueError(f"{name} is {value}; it must be a whole number of at least 1")
-        if not (math.isfinite(self.lr) and self.lr > 0):
+        if self.lr is not None and not (math.isfinite(self.lr) and self.lr > 0):
             raise ValueError(f"lr is {self.lr}; it must be positive")
         if self.schedule not in ("constant", "cosine"):
             raise ValueError(f'schedule is {self.schedule!r}; give "constant" or "cosine"')
@@ -53,11 +65,24 @@ class Plan:
             patience=self.patience,
         )
 
+    def plan_for(self, layout: Layout) -> Plan:
+        """The plan for a network: without a rate of its own it gets one that suits the network's width.
+
+        Adam moves every weight by about its rate, so that a unit moves by up to the rate times its number of inputs.
+        """
+        if self.lr is not None:
+            return self.plan
+        widest = max((entry.fan_in for entry in layout.entries), default=1)
+        return replace(self.plan, lr=LEARNING_RATE * min(1.0, WIDE / widest))
+
     def rate(self, step: int, steps: int) -> float:
-        """The learning rate of `step`."""
+        """The learning rate of `step`, before plateaus."""
+        first = LEARNING_RATE if self.lr is None else self.lr
+        if self.epochs is None:  # a member that is not done by then comes to rest all the same
+            return first * 0.5 * (1 + math.cos(math.pi * max(0.0, 1 - (1 - step / steps) / REST)))
         if self.schedule == "constant":
-            return self.lr
-        return self.lr * 0.5 * (1 + math.cos(math.pi * step / steps))
+            return first
+        return first * 0.5 * (1 + math.cos(math.pi * step / steps))
 
 
 @dataclass(frozen=True)
@@ -111,8 +136,16 @@ class Record:
     ) -> Self:
         axes = {f.name: int(f.name in ("loss", "score")) for f in fields(self) if f.name != "failures"}
         joined = {
-            name: torch.cat([cut(getattr(r, name), axis) for r in records], axis)
+            name: torch.cat([cut(x, axis) for x in _even([getattr(r, name) for r in records], axis)], axis)
             for name, axis in axes.items()
             if all(getattr(r, name).ndim > 0 and getattr(r, name).numel() for r in records)
         }
         return type(self)(**{"loss": self.loss, "score": self.score, **joined}, failures=failures)
+
+
+def _even(tensors: Sequence[Tensor], axis: int) -> Sequence[Tensor]:
+    """Tables (epochs, members) filled up with nan to the same number of epochs; anything else as it is."""
+    if axis == 0:
+        return tensors
+    most = max(x.shape[0] for x in tensors)
+    return [torch.cat([x, x.new_full((most - x.shape[0], x.shape[1]), math.nan)]) for x in tensors]

@@ -118,7 +118,7 @@ def outputs(
             some = min(count, draws - a)
             theta, noise = posterior.sample(some, stream, a), posterior.noises(some, stream, a)
             for b in range(0, x.shape[0], rows):
-                out = cohort.forward(theta, x[b : b + rows], posterior.buffers)
+                out = posterior.outputs(cohort, theta, x[b : b + rows])
                 yield s, learned.places(s), slice(a, a + some), slice(b, b + rows), out, noise
 
 

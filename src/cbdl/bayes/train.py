@@ -1,18 +1,15 @@
-"""The training loop that gradient methods share: steps, schedule, clipping, early stopping, failures,
+"""The training loop that gradient methods share: steps, schedule, clipping, when to stop, failures,
 checkpoints.
 
-Everything about a member depends on that member only: its gradient is clipped by its own norm, it stops early
-by its own validation score, and a member whose loss is no longer finite is set aside while the others go on.
+Everything about a member depends on that member only: its gradient is clipped by its own norm, its rate falls and it
+stops by its own losses or validation scores, and a member whose loss is no longer finite is set aside while the others
+go on.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
-import signal
-import threading
 import warnings
-from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -20,9 +17,11 @@ import torch
 from torch import Tensor
 
 from .forward import Buffers
-from .plan import Plan, Record, Run
+from .plan import REST, Plan, Record, Run
+from .plateau import CAP, LEAST, LEAST_EPOCHS, LOOK, Plateau, still_improving
 from .progress import progress
 from .rows import Batch, Data, TrainingData
+from .stop import Stop
 
 __all__ = [
     "Adam",
@@ -55,7 +54,10 @@ class Trainee(Protocol):
     buffers: Buffers
 
     def gradient(self, batch: Batch, step: int, steps: int) -> tuple[Tensor, Tensor]:
-        """The loss (members,) and its gradient (members, L)."""
+        """The loss (members,) and its gradient (members, L).
+
+        `steps`: what shares of the training (a warm-up) are of: all steps, or those before which no training is done.
+        """
         ...
 
     def validate(self, data: Data) -> Tensor:
@@ -67,9 +69,15 @@ class Adam:
     """Adam on one tensor (members, L); members do not meet."""
 
     def __init__(
-        self, variables: Tensor, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
+        self,
+        variables: Tensor,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        factors: Tensor | None = None,
     ) -> None:
         self.betas, self.eps = betas, eps
+        self.factors = factors
+        """What the rate of every member is multiplied by (members, 1); None: nothing."""
         self.state = {"first": torch.zeros_like(variables), "second": torch.zeros_like(variables)}
         self._work = torch.empty_like(variables)
 
@@ -83,7 +91,11 @@ class Adam:
         # eps is added to the bias-corrected root, as in the paper of Adam
         root = math.sqrt(1 - b ** (step + 1))
         work.add_(self.eps * root)
-        variables.addcdiv_(first, work, value=-rate * root / (1 - a ** (step + 1)))
+        move = -rate * root / (1 - a ** (step + 1))
+        if self.factors is None:
+            variables.addcdiv_(first, work, value=move)
+        else:
+            variables.addcmul_(torch.div(first, work, out=work), self.factors, value=move)
 
 
 class Optimiser(Protocol):
@@ -102,16 +114,25 @@ class Training:
         plan: Plan,
         run: Run,
         fingerprint: dict[str, str],
-        optimiser: Optimiser,
+        optimiser: Optimiser | None = None,
     ) -> None:
         self.trainee, self.data, self.plan, self.run = trainee, data, plan, run
-        self.optimiser, self.fingerprint = optimiser, fingerprint
+        self.fingerprint = fingerprint
         self.per_epoch = data.steps(plan.batch_size)
-        self.steps = plan.epochs * self.per_epoch
+        self.epochs = plan.epochs or max(LEAST_EPOCHS, -(-CAP // self.per_epoch))
+        """Epochs at most."""
+        self.steps = self.epochs * self.per_epoch
         self.step = 0
         members, v = trainee.variables.shape[0], trainee.variables
+        # a validation score is taken at the end of an epoch
+        self.look = LOOK if data.validation is None else -(-LOOK // self.per_epoch) * self.per_epoch
+        self.rule = Plateau(members, self.steps // self.look, v) if plan.epochs is None else None
+        self.optimiser = optimiser or Adam(v, factors=None if self.rule is None else self.rule.factors)
+        self.sampling = optimiser is not None
+        self.rest = round((1 - REST) * self.steps)
+        """The step after which members that are not done come to rest."""
         self.failures: dict[int, str] = {}
-        nothing = torch.full((plan.epochs, members), math.nan, dtype=torch.float64)
+        nothing = torch.full((self.epochs, members), math.nan, dtype=torch.float64)
         self.kept: dict[str, Tensor] = {
             "loss": nothing,
             "score": nothing.clone(),
@@ -122,6 +143,8 @@ class Training:
             "held": v.clone(),
         }
         self.kept |= {f"held.{n}": b.clone() for n, b in trainee.buffers.items()}
+        if self.rule is not None:
+            self.kept["look"] = v.new_zeros(members)
 
     # ------------------------------------------------------------------------------------------- the loop
 
@@ -130,7 +153,7 @@ class Training:
         self._restore()
         label = self.run.label
         stop = Stop(self.run.stop)
-        with stop, progress(self.run.verbose, label, self.steps, self.plan.epochs) as shown:
+        with stop, progress(self.run.verbose, label, self.steps, self.epochs) as shown:
             while self.step < self.steps and not self._finished():
                 epoch, start = divmod(self.step, self.per_epoch)
                 for batch in self.data.epoch(self.run.seed, epoch, self.plan.batch_size, start):
@@ -138,15 +161,21 @@ class Training:
                     self.step += 1
                     if self.step % self.per_epoch == 0:
                         self._end_epoch(epoch)
+                    if self.rule is not None and self.step % self.look == 0 and self.step <= self.rest:
+                        self._look(self.rule, epoch)
                     if shown.due(self.step == self.steps):
                         shown.update(self.step, epoch, float(loss.nanmean()))
                     self._between_steps(stop)
+                    if self._finished():
+                        break
             self._save()
+        self._tell_who_still_improves()
         return self._result()
 
     def _one(self, batch: Batch) -> Tensor:
         trainee, plan = self.trainee, self.plan
-        loss, gradient = trainee.gradient(batch, self.step, self.steps)
+        shares = self.steps if self.rule is None else LEAST * self.look
+        loss, gradient = trainee.gradient(batch, self.step, shares)
         # one number tells whether all is well; who is to blame is asked only when it is not
         if self.failures or not math.isfinite(float(gradient.sum() + loss.sum())):
             self._set_aside(batch, loss, gradient, gradient.norm(dim=1))
@@ -155,22 +184,40 @@ class Training:
             gradient.mul_((plan.clip / norm).clamp(max=1).unsqueeze(1))
         self.optimiser.step(trainee.variables, gradient, plan.rate(self.step, self.steps), self.step)
         self.kept["sum"] += loss
+        if self.rule is not None:
+            self.kept["look"] += loss
         return loss
 
     def _end_epoch(self, epoch: int) -> None:
-        kept, trainee = self.kept, self.trainee
+        kept = self.kept
         kept["loss"][epoch] = (kept["sum"] / self.per_epoch).cpu().double()
         kept["sum"].zero_()
         going = self._going()
         kept["epochs"][going] = epoch + 1
+        if self.rule is None:
+            self._validate(epoch, going)
+
+    def _validate(self, epoch: int, going: Tensor) -> None:
+        """Score the members on the validation data, if there are any, and hold those that are better than ever."""
         if self.data.validation is None:
             return
-        score = trainee.validate(self.data.validation)
+        kept = self.kept
+        score = self.trainee.validate(self.data.validation)
         kept["score"][epoch] = score.cpu().double()
         better = (score < kept["best"]).cpu() & going
         kept["best"] = torch.where(better.to(score.device), score, kept["best"])
         kept["waited"] = torch.where(better, 0, kept["waited"] + going.long())
         self._hold(better)
+
+    def _look(self, rule: Plateau, epoch: int) -> None:
+        """Let the rule see the mean loss since its last look, or the validation score."""
+        kept, going = self.kept, self._going()
+        self._validate(epoch, going)
+        seen = kept["score"][epoch] if self.data.validation is not None else kept["look"] / self.look
+        done = rule.look(self.step // self.look - 1, seen, going)
+        if self.data.validation is None:
+            self._hold(done)
+        kept["look"].zero_()
 
     def _hold(self, rows: Tensor) -> None:
         """Keep the present state of the members `rows` (bool) as the one that counts."""
@@ -184,39 +231,79 @@ class Training:
         """Members (bool) that have neither failed nor stopped early."""
         going = torch.ones(self.trainee.variables.shape[0], dtype=torch.bool)
         going[list(self.failures)] = False
-        if self.plan.patience is not None and self.data.validation is not None:
+        if self.rule is not None:
+            going &= ~self.rule.done
+        elif self.plan.patience is not None and self.data.validation is not None:
             going &= self.kept["waited"] < self.plan.patience
         return going
 
     def _finished(self) -> bool:
-        return self.step % self.per_epoch == 0 and not bool(self._going().any())
+        when = self.per_epoch if self.rule is None else self.look
+        return self.step % when == 0 and not bool(self._going().any())
 
     def _result(self) -> Record:
         kept, trainee = self.kept, self.trainee
         failed = torch.zeros(trainee.variables.shape[0], dtype=torch.bool)
         failed[list(self.failures)] = True
-        early = self.plan.patience is not None and self.data.validation is not None
-        # without early stopping the last state counts, except for members that failed
-        back = (failed | torch.isfinite(kept["best"]).cpu()) if early else failed
+        scored = self.data.validation is not None
+        if scored and (self.plan.patience is not None or self.rule is not None):
+            back = failed | torch.isfinite(kept["best"]).cpu()
+        else:  # the last state counts, except for members that failed or were done before
+            back = failed if self.rule is None else failed | self.rule.done
         rows = back.to(trainee.variables.device)
         trainee.variables[rows] = kept["held"][rows]
         for name, b in trainee.buffers.items():
             b[rows] = kept[f"held.{name}"][rows]
-        return Record(kept["loss"], kept["score"], dict(self.failures), kept["epochs"].clone())
+        epochs, left = -(-self.step // self.per_epoch), self.step % self.per_epoch
+        loss = kept["loss"][:epochs].clone()
+        if left:  # the epoch in which the last member was done
+            loss[-1] = (kept["sum"] / left).cpu().double()
+        return Record(loss, kept["score"][:epochs].clone(), dict(self.failures), kept["epochs"].clone())
+
+    def _tell_who_still_improves(self) -> None:
+        """Warn if the end of the training came before that of the improvement."""
+        if self.sampling:
+            return
+        going = self._going()
+        if self.rule is None:
+            rates = [self.plan.rate(e, self.epochs) for e in range(self.epochs)]
+            going = going & still_improving(self.kept["loss"], rates)
+        else:
+            going = going & self.rule.improving(self.rest // self.look)
+        who = going.nonzero().flatten().tolist()
+        if not who or self.step < self.steps:
+            return
+        names = "; ".join(f"({self.run.names[i]})" if self.run.names else str(i) for i in who[:4])
+        more = f" and {len(who) - 4} more" if len(who) > 4 else ""
+        length = (
+            f"the {self.epochs} epochs"
+            if self.rule is None
+            else f"the {self.steps} steps that a training may take"
+        )
+        remedy = (
+            "leave epochs out to train until it is done, or give more epochs or a higher lr"
+            if self.rule is None
+            else f"give epochs={2 * self.epochs} or more, or a higher lr"
+        )
+        warnings.warn(
+            f"{self.run.label}: still improving when {length} were over: member {names}{more}. To go on: {remedy}",
+            TrainingWarning,
+            stacklevel=3,
+        )
 
     # ------------------------------------------------------------------------------------------- failures
 
     def _set_aside(self, batch: Batch, loss: Tensor, gradient: Tensor, norm: Tensor) -> None:
         """Members whose loss or gradient is not finite stop here, with their last finite state."""
         bad = ~(torch.isfinite(norm) & torch.isfinite(loss))
+        stopped = self._stopped_early()
         for i in bad.nonzero().flatten().tolist():
-            if i in self.failures:
+            if i in self.failures or i in stopped:
                 continue
             self.failures[i] = self._cause(i, batch, loss, norm)
             warnings.warn(self.failures[i], TrainingWarning, stacklevel=2)
-            if i not in self._stopped_early():
-                self._hold(torch.arange(loss.shape[0]) == i)
-        rows = list(self.failures)
+            self._hold(torch.arange(loss.shape[0]) == i)
+        rows = sorted({*self.failures, *(i for i in stopped if bool(bad[i]))})
         gradient[rows], loss[rows], norm[rows] = 0.0, math.nan, 0.0
         # a state that is still finite: its batch must go on giving numbers, though nobody will look at them
         self.trainee.variables[rows] = self.kept["held"][rows]
@@ -269,6 +356,7 @@ class Training:
             **{f"buffer.{n}": b for n, b in self.trainee.buffers.items()},
             **{f"optimiser.{n}": b for n, b in self.optimiser.state.items()},
             **{f"kept.{n}": b for n, b in self.kept.items()},
+            **({} if self.rule is None else {f"rule.{n}": b for n, b in self.rule.state.items()}),
         }
 
     def _save(self) -> None:
@@ -293,6 +381,8 @@ class Training:
         self.step, self.failures = step, {int(i): str(message) for i, message in failures.items()}
         for name, x in state.items():
             x.copy_(tensors[name])
+        if self.rule is not None:
+            self.rule.refresh()
 
 
 def train(
@@ -311,40 +401,4 @@ def train(
         whole: dict[str, Any] = {**asdict(plan), "seed": run.seed}
         marks = {**fingerprint, "plan": repr(sorted(whole.items())), "data": data.digest}
     with torch.no_grad():
-        chosen = optimiser if optimiser is not None else Adam(trainee.variables)
-        return Training(trainee, data, plan, run, marks, chosen).go()
-
-
-class Stop:
-    """Ctrl-C asks for a stop at the next step boundary; a second Ctrl-C is an ordinary one."""
-
-    def __init__(self, ask: Callable[[], bool] | None) -> None:
-        self.ask, self.pressed = ask, False
-        self._stack = contextlib.ExitStack()
-
-    def __enter__(self) -> Stop:
-        self._stack.enter_context(self._listening())
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    @contextlib.contextmanager
-    def _listening(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield  # only the main thread may listen; elsewhere `ask` is the way
-            return
-        before = signal.getsignal(signal.SIGINT)
-
-        def press(number: int, frame: object) -> None:
-            self.pressed = True
-            signal.signal(signal.SIGINT, before)
-
-        signal.signal(signal.SIGINT, press)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)
-
-    def asked(self) -> bool:
-        return self.pressed or (self.ask is not None and self.ask())
+        return Training(trainee, data, plan, run, marks, optimiser).go()

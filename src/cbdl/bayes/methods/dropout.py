@@ -57,7 +57,9 @@ class Dropout(Plan, Method):
     def fit(self, cohort: Cohort, data: TrainingData, run: Run) -> DropoutPosterior:
         """The weights of all members of the cohort, trained together."""
         trainee = _Objective(self, cohort, data)
-        record = train(trainee, data, self.plan, run, {**cohort.fingerprint(), "method": repr(self)})
+        record = train(
+            trainee, data, self.plan_for(cohort.layout), run, {**cohort.fingerprint(), "method": repr(self)}
+        )
         return trainee.posterior(record)
 
     def from_state(self, cohort: Cohort, state: Mapping[str, Tensor]) -> DropoutPosterior:

@@ -16,7 +16,8 @@ from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.rows import TrainingData
 from cbdl.bayes.train import Plan, Run, train
 
-from ._points import PointObjective, PointsPosterior, starts
+from ._modes import ModeObjective
+from ._points import PointsPosterior, starts
 from .protocol import Method
 
 
@@ -28,7 +29,7 @@ class Ensemble(Plan, Method):
     A learned noise scale is then shared by the points of a member, and so is the norm that `clip` bounds.
     """
 
-    restarts: int = 1
+    restarts: int = 5
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -37,8 +38,10 @@ class Ensemble(Plan, Method):
 
     def fit(self, cohort: Cohort, data: TrainingData, run: Run) -> PointsPosterior:
         """The points of all members of the cohort, trained together."""
-        trainee = PointObjective(cohort, data, starts(cohort, self.restarts))
-        record = train(trainee, data, self.plan, run, {**cohort.fingerprint(), "method": repr(self)})
+        trainee = ModeObjective(cohort, data, starts(cohort, self.restarts))
+        record = train(
+            trainee, data, self.plan_for(cohort.layout), run, {**cohort.fingerprint(), "method": repr(self)}
+        )
         return PointsPosterior(
             trainee.theta.clone(),
             seeds=cohort.seeds,

@@ -6,16 +6,18 @@ member enters coordinate by coordinate, with its location, in the mode and in th
 
 Three approximations of the likelihood's curvature: `full` (the generalised Gauss-Newton matrix, exact for
 linear models with Normal noise), `kronecker` (for each Linear and Conv2d layer a Kronecker product of the
-second moments of its inputs and of the derivatives by its outputs), `diagonal`; over all parameters, a part,
-or the last layer (default). A network is linear in its last layer, so that there the draws of `sample` give
-the linearised predictive distribution; for deeper parts draws through the network can be wider than it.
+second moments of its inputs and of the derivatives by its outputs), `diagonal`; over all parameters or a part of them.
+
+A Gauss-Newton matrix is the curvature of the network made linear at the mode, so that is the network whose
+predictions fit it: f(x, mode) + J(x) (theta - mode) (Immer et al. 2021). Draws through the network itself
+(`linearised=False`) leave the neighbourhood in which the Normal holds and are wider.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -26,47 +28,64 @@ from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.draws import common_normal
 from cbdl.bayes.forward import Buffers
 from cbdl.bayes.rows import TrainingData
+from cbdl.bayes.tangent import linearised, refusal
 from cbdl.bayes.train import Plan, Record, Run, TrainingWarning, train
 
 from ._curvature import Part, gauss_newton, gauss_newton_diagonal, prior_precision
-from ._points import PointObjective, Potential
+from ._modes import ModeObjective
+from ._points import Potential
+from ._tune import best_factor, stiffened
 from .protocol import Method, Posterior, common, named, prefixed
 
 LARGEST = 6000
 """Coordinates that a full matrix may have."""
+SMALL = 1500
+"""Coordinates up to which the matrix is full unless something else is asked for."""
+TUNINGS = 5
+"""Times that prior precision and mode follow each other."""
 
 
 @dataclass(frozen=True)
 class Laplace(Plan, Method):
     """Settings: the training of the mode (as for Ensemble), then which curvature of which parameters.
 
-    `part`: "last" (the module that owns the last parameter), "all", or a pattern of parameter names; the
-    other parameters stay at the mode. A learned noise scale stays at its value at the mode. For priors that
+    `part`: "all", "last" (the module that owns the last parameter), or a pattern of parameter names; the
+    other parameters stay at the mode. A learned noise scale maximises the evidence and then stays. For priors that
     are not Normal the precision is that of the Normal with the same centre and the same slope at the mode.
     """
 
-    hessian: Literal["full", "kronecker", "diagonal"] = "full"
-    part: str = "last"
+    hessian: Literal["full", "kronecker", "diagonal"] | None = None
+    """None: "full" for up to 1500 parameters, "kronecker" for more."""
+    part: str = "all"
     newton: int = 5
     """With a full matrix: at most so many Newton steps on the part, so that the mode is one (each costs as
     much as the matrix; none is made once the mode is within 1e-3 posterior standard deviations).
     """
+    linearised: bool = True
+    """Predict with the network made linear at the mode; False: with the networks of the draws."""
+    tune_prior: bool = False
+    """Multiply each member's prior precision by the number that maximises its evidence. A member is its prior, so this
+    replaces the priors of a credal set by others; it is for priors whose scales mean nothing, and Normal ones only."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.hessian not in ("full", "kronecker", "diagonal"):
-            raise ValueError(f'hessian is {self.hessian!r}; give "full", "kronecker" or "diagonal"')
+        if self.hessian not in ("full", "kronecker", "diagonal", None):
+            raise ValueError(f'hessian is {self.hessian!r}; give "full", "kronecker", "diagonal" or None')
         if self.newton < 0:
             raise ValueError(f"newton is {self.newton}; it must be at least 0")
 
     def fit(self, cohort: Cohort, data: TrainingData, run: Run) -> LaplacePosterior:
         """The modes of all members, trained together, and the curvature at each."""
         part = self._part(cohort)
-        trainee = PointObjective(cohort, data, cohort.initial.unsqueeze(1))
-        record = train(trainee, data, self.plan, run, {**cohort.fingerprint(), "method": repr(self)})
+        self._check(cohort, data)
+        trainee = ModeObjective(cohort, data, cohort.initial.unsqueeze(1))
+        record = train(
+            trainee, data, self.plan_for(cohort.layout), run, {**cohort.fingerprint(), "method": repr(self)}
+        )
         mode, noise = trainee.theta[:, 0].clone(), trainee.noise.clone()
         with torch.no_grad():
-            return self.around(cohort, data, mode, noise, trainee.buffers, part, record)
+            posterior = self.around(cohort, data, mode, noise, trainee.buffers, part, record)
+            return self._tuned(cohort, data, posterior) if self.tune_prior else posterior
 
     def around(
         self,
@@ -79,8 +98,8 @@ class Laplace(Plan, Method):
         record: Record | None = None,
     ) -> LaplacePosterior:
         """The posterior around `mode` (members, P), which must be (nearly) one."""
-        potential = Potential(cohort, data, buffers)
-        if self.hessian == "full":
+        potential, hessian = Potential(cohort, data, buffers), self._hessian(part)
+        if hessian == "full":
             mode, precision = _newton(potential, mode, noise, part, self.newton)
             factor, scale = _factor(precision)
             eye = torch.eye(part.size, dtype=factor.dtype, device=factor.device)
@@ -88,7 +107,7 @@ class Laplace(Plan, Method):
             spread = {"root": scale.unsqueeze(2) * inverse.mT}
             half_log_det = factor.diagonal(dim1=1, dim2=2).log().sum(1) - scale.log().sum(1)
             _tell(record, precision)
-        elif self.hessian == "diagonal":
+        elif hessian == "diagonal":
             own = gauss_newton_diagonal(cohort, mode, noise, buffers, data, part)
             own += prior_precision(cohort, mode)[:, part.index]
             spread, half_log_det = {"sigma": own.rsqrt()}, 0.5 * own.log().sum(1)
@@ -99,13 +118,57 @@ class Laplace(Plan, Method):
         energy = potential(mode.unsqueeze(1), noise)[0][:, 0].double()
         evidence = -energy + part.size * HALF_LOG_2PI - half_log_det
         spread = {n: s.to(mode.dtype) for n, s in spread.items()}
+        one = torch.ones_like(evidence)
         return LaplacePosterior(
-            mode, part, spread, evidence, seeds=cohort.seeds, noise=noise, buffers=buffers, record=record
+            mode,
+            part,
+            spread,
+            evidence,
+            one,
+            self.linearised,
+            seeds=cohort.seeds,
+            noise=noise,
+            buffers=buffers,
+            record=record,
         )
 
     def from_state(self, cohort: Cohort, state: Mapping[str, Tensor]) -> LaplacePosterior:
         """The posterior that `state()` of another one describes."""
-        return LaplacePosterior.from_state(cohort, state, self._part(cohort))
+        return LaplacePosterior.from_state(cohort, state, self._part(cohort), self.linearised)
+
+    def _hessian(self, part: Part) -> str:
+        return self.hessian or ("full" if part.size <= SMALL else "kronecker")
+
+    def _tuned(self, cohort: Cohort, data: TrainingData, posterior: LaplacePosterior) -> LaplacePosterior:
+        """The posterior under priors whose precisions are multiplied by what the evidence asks for."""
+        own, factor = cohort, torch.ones_like(posterior.evidence)
+        for _ in range(TUNINGS):
+            step = best_factor(own, posterior.mode, posterior.part, posterior.spread)
+            factor = factor * step
+            own = replace(own, prior=stiffened(own.prior, step))
+            posterior = self.around(
+                own,
+                data,
+                posterior.mode,
+                posterior.noise,
+                posterior.buffers,
+                posterior.part,
+                posterior.record,
+            )
+        return replace(posterior, factor=factor)
+
+    def _check(self, cohort: Cohort, data: TrainingData) -> None:
+        """A ValueError, before anything is trained, for what cannot be done with this network and these priors."""
+        if self.tune_prior and cohort.prior.normal is None:
+            raise ValueError("tune_prior is for Normal priors; give those, or tune_prior=False")
+        if not self.linearised:
+            return
+        reason = refusal(cohort.forward, cohort.initial, data.held.x, cohort.initial_buffers)
+        if reason is not None:
+            raise ValueError(
+                f"Laplace(linearised=True) needs derivatives along a direction, which this network does not have "
+                f"({reason}); give linearised=False"
+            )
 
     def _part(self, cohort: Cohort) -> Part:
         part = Part.of(cohort.layout, self.part, cohort.initial.device)
@@ -122,17 +185,29 @@ class LaplacePosterior(Posterior):
     """Normal around the mode (members, P) on the coordinates of `part`; the others are constants.
 
     `spread` is "root" (members, p, p), covariance root root^T; or "sigma" (members, p); or the Kronecker
-    factors of the layers. `evidence` (members,): Laplace's approximation of the log marginal likelihood.
+    factors of the layers. `evidence` (members,): Laplace's approximation of the log marginal likelihood. `factor`
+    (members,): what the precisions of the members' priors were multiplied by.
     """
 
     mode: Tensor
     part: Part
     spread: dict[str, Tensor]
     evidence: Tensor
+    factor: Tensor
+    linearised: bool
 
     @classmethod
-    def from_state(cls, cohort: Cohort, state: Mapping[str, Tensor], part: Part) -> LaplacePosterior:
-        return cls(state["mode"], part, named(state, "spread"), state["evidence"], **common(cohort, state))
+    def from_state(
+        cls, cohort: Cohort, state: Mapping[str, Tensor], part: Part, linearised: bool
+    ) -> LaplacePosterior:
+        spread, own = named(state, "spread"), common(cohort, state)
+        return cls(state["mode"], part, spread, state["evidence"], state["factor"], linearised, **own)
+
+    def outputs(self, cohort: Cohort, theta: Tensor, x: Tensor) -> Tensor:
+        """Those of the network made linear at the mode, unless `linearised` is False."""
+        if not self.linearised:
+            return cohort.forward(theta, x, self.buffers)
+        return linearised(cohort.forward, self.mode, theta, x, self.buffers)
 
     def sample(self, draws: int, seed: int = 0, start: int = 0) -> Tensor:
         """theta (members, draws, P) from the common base draws number start, start + 1, ... of stream `seed`."""
@@ -171,6 +246,7 @@ class LaplacePosterior(Posterior):
             "mode": self.mode,
             "noise": self.noise,
             "evidence": self.evidence,
+            "factor": self.factor,
             **prefixed(self.spread, "spread"),
             **prefixed(self.buffers, "buffer"),
         }

@@ -34,7 +34,7 @@ from cbdl.bayes.rows import Data, TrainingData
 from cbdl.bayes.train import Plan, Record, Run, train
 
 from ._head import Head, conjugate, features
-from ._points import PointObjective
+from ._modes import ModeObjective, determined_weights
 from .laplace import Laplace, LaplacePosterior
 from .protocol import Method, Posterior, common, prefixed
 
@@ -52,9 +52,10 @@ class LastLayer(Plan, Method):
     layer is trainable nothing is trained. The members' priors on other layers have no effect.
 
     Normal noise, fixed or learned: exact, and the priors on the last layer must be Normal. A learned scale
-    maximises the evidence of each member and output. Classes, counts and other noise: Laplace's
-    approximation on the last layer, for any priors, with the full Gauss-Newton matrix up to 2000 parameters
-    and Kronecker factors above.
+    maximises the evidence of each member and output, and is then enlarged by the root of (N - g) / (N - G): of N
+    rows the weights of the last layer take g, those of the whole network G (`_modes.py`). Classes, counts and other
+    noise: Laplace's approximation on the last layer, for any priors, with the full Gauss-Newton matrix up to 2000
+    parameters and Kronecker factors above.
     """
 
     prior: Prior = STANDARD
@@ -65,13 +66,14 @@ class LastLayer(Plan, Method):
     def fit(self, cohort: Cohort, data: TrainingData, run: Run) -> LastLayerPosterior | LaplacePosterior:
         """The shared network, then the posteriors of all members on its last layer."""
         head = Head.of(cohort, self.layer)
-        theta, buffers, record = self._shared(cohort, data, run, head)
+        shared = self._shared(cohort, data, run, head)
+        theta = shared.theta
         with torch.no_grad():
-            phi, y = features(cohort, theta, buffers, head, data)
+            phi, y = features(cohort, theta, shared.buffers, head, data)
             own = head.data(data, phi, y)
-            kept = {n: b.expand(cohort.size, *b.shape[1:]).clone() for n, b in buffers.items()}
+            kept = {n: b.expand(cohort.size, *b.shape[1:]).clone() for n, b in shared.buffers.items()}
             if conjugate(cohort, head):
-                return _exact(cohort, own, theta, kept, head, record)
+                return _exact(cohort, own, shared, kept, head)
         return self._laplace(cohort, own, theta, kept, head, run)
 
     def from_state(
@@ -80,20 +82,18 @@ class LastLayer(Plan, Method):
         """The posterior that `state()` of another one describes."""
         head = Head.of(cohort, self.layer)
         if "mode" in state:
-            return LaplacePosterior.from_state(cohort, state, head.part(cohort))
+            return LaplacePosterior.from_state(cohort, state, head.part(cohort), linearised=False)
         mean, basis, scale = state["mean"], state["basis"], state["scale"]
         return LastLayerPosterior(mean, basis, scale, head, state["evidence"], **common(cohort, state))
 
-    def _shared(
-        self, cohort: Cohort, data: TrainingData, run: Run, head: Head
-    ) -> tuple[Tensor, Buffers, Record | None]:
-        """Parameters (P,) and buffers (1, ...) of the shared network."""
+    def _shared(self, cohort: Cohort, data: TrainingData, run: Run, head: Head) -> Shared:
+        """The shared network, trained unless all of it is the last layer."""
         s = cohort.members[0].s
         member = Member(-1, s, mix(run.seed, "shared", s))
         start = cohort.layout.flatten(dict(cohort.forward.network.named_parameters())).unsqueeze(0)
         buffers = {n: b[:1].clone() for n, b in cohort.initial_buffers.items()}
         if head.stop - head.start == cohort.layout.size:
-            return start[0], buffers, None
+            return Shared(start[0], buffers, None, torch.ones_like(cohort.initial_noise[0]))
         alone = replace(
             cohort,
             members=(member,),
@@ -103,9 +103,18 @@ class LastLayer(Plan, Method):
             initial_noise=cohort.initial_noise[:1].clone(),
             initial_buffers=buffers,
         )
-        trainee = PointObjective(alone, data, start.unsqueeze(1))
-        record = train(trainee, data, self.plan, run, {**alone.fingerprint(), "method": repr(self)})
-        return trainee.theta[0, 0].clone(), trainee.buffers, _for_all(record, cohort.size)
+        trainee = ModeObjective(alone, data, start.unsqueeze(1))
+        record = train(
+            trainee, data, self.plan_for(cohort.layout), run, {**alone.fingerprint(), "method": repr(self)}
+        )
+        growth, where = trainee.determined[0], (trainee.theta[:, 0], trainee.noise, trainee.buffers)
+        if growth.numel():
+            with torch.no_grad():
+                whole, last = (
+                    determined_weights(alone, *where, data, part) for part in (None, head.part(alone))
+                )
+            growth = ((data.size - last) / (data.size - whole)).sqrt()[0].clamp_min(1.0)
+        return Shared(trainee.theta[0, 0].clone(), trainee.buffers, _for_all(record, cohort.size), growth)
 
     def _laplace(
         self, cohort: Cohort, own: Data, theta: Tensor, buffers: Buffers, head: Head, run: Run
@@ -124,6 +133,7 @@ class LastLayer(Plan, Method):
             hessian="full" if full else "kronecker",
             part="all",
             newton=20,
+            linearised=False,  # the last layer is linear already
             schedule=self.schedule,
             clip=self.clip,
             patience=self.patience,
@@ -132,6 +142,17 @@ class LastLayer(Plan, Method):
         mode = theta.expand(cohort.size, -1).clone()
         mode[:, head.start : head.stop] = posterior.mode
         return replace(posterior, mode=mode, buffers=buffers, part=head.part(cohort))
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The shared network: parameters (P,), buffers (1, ...), how its training went."""
+
+    theta: Tensor
+    buffers: Buffers
+    record: Record | None
+    growth: Tensor
+    """What each learned noise scale (Q,) is enlarged by, because the features saw the same rows."""
 
 
 def _for_all(record: Record, members: int) -> Record:
@@ -214,14 +235,7 @@ class _Regression:
         return -self.total * (sigma.log() + HALF_LOG_2PI) - 0.5 * (det + fit / s2)
 
 
-def _exact(
-    cohort: Cohort,
-    data: Data,
-    theta: Tensor,
-    buffers: Buffers,
-    head: Head,
-    record: Record | None,
-) -> LastLayerPosterior:
+def _exact(cohort: Cohort, data: Data, shared: Shared, buffers: Buffers, head: Head) -> LastLayerPosterior:
     """The posterior from features and targets, `data`."""
     wide, y = data.x.double(), data.y.double().reshape(data.rows, -1)
     if head.bias:
@@ -240,14 +254,14 @@ def _exact(
         rows = which == u
         c[rows] = pull[rows] @ basis[u]
     regression = _Regression(lam[which], tau, c, rest.clamp_min(0), data.size)
-    sigma, noise = _noise(cohort, regression)
+    sigma, noise = _noise(cohort, regression, shared.growth)
     bulk = tau.square() * regression.lam + sigma.square().unsqueeze(-1)
     a = tau.square() / bulk * c
     shift = torch.empty_like(a)
     for u in range(len(basis)):
         rows = which == u
         shift[rows] = a[rows] @ basis[u].T
-    mean = theta.expand(cohort.size, -1).clone()
+    mean = shared.theta.expand(cohort.size, -1).clone()
     mean[:, head.start : head.stop] = head.flat(loc + shift).to(mean.dtype)
     # one basis for all outputs of a member where they agree and its copies would be large
     once = which.shape[1] * basis[0].numel() > LARGE and bool((which == which[:, :1]).all())
@@ -255,7 +269,15 @@ def _exact(
     scale = (tau * sigma.unsqueeze(-1) / bulk.sqrt()).to(mean.dtype)
     evidence = regression.evidence(sigma).sum(1)
     return LastLayerPosterior(
-        mean, own, scale, head, evidence, seeds=cohort.seeds, noise=noise, buffers=buffers, record=record
+        mean,
+        own,
+        scale,
+        head,
+        evidence,
+        seeds=cohort.seeds,
+        noise=noise,
+        buffers=buffers,
+        record=shared.record,
     )
 
 
@@ -271,14 +293,14 @@ def _decompose(gram: Tensor, ratio: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return ratios.unsqueeze(2) * v, lam.clamp_min(0), which.view(ratio.shape[:2])
 
 
-def _noise(cohort: Cohort, regression: _Regression) -> tuple[Tensor, Tensor]:
+def _noise(cohort: Cohort, regression: _Regression, growth: Tensor) -> tuple[Tensor, Tensor]:
     """The scale of the noise (members, outputs), in standardised units, and the noise parameters."""
     likelihood, shape = cohort.likelihood, regression.rest.shape
     assert isinstance(likelihood, likelihoods.Normal)
     if not isinstance(likelihood.scale, str):
         fixed = (likelihood.scale / cohort.unit.double()).reshape(-1).expand(shape)
         return fixed, cohort.initial_noise
-    sigma = _most_evident(regression)
+    sigma = _most_evident(regression) * growth.double()
     noise = (sigma - likelihoods.FLOOR).clamp_min(1e-12).log().to(cohort.initial_noise.dtype)
     return sigma, noise.reshape(cohort.initial_noise.shape)
 

@@ -6,7 +6,8 @@ KL to Normal priors are closed: with A = F / sigma and C = I + A^T A (rank x ran
 
     log det = 2 sum log sigma + log det C,      inverse = diag(sigma^-2) - (A / sigma) C^-1 (A / sigma)^T
 
-(the matrix determinant lemma and Woodbury's identity).
+(the matrix determinant lemma and Woodbury's identity). What is optimised is sqrt(P) A. Adam moves every number by about
+its rate, also where the gradient is all noise: so it moves a column of A by its rate times the length of one.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class LowRank(Plan, Method):
     """Share of the steps in which the weight of the KL rises from 0 to its value."""
     _: KW_ONLY
     initial_scale: float = 0.01
-    """Standard deviation that every parameter starts with; half its variance is the factor's."""
+    """Standard deviation that every parameter starts with; a hundredth of its variance is the factor's."""
     validation_draws: int = 8
 
     def __post_init__(self) -> None:
@@ -65,7 +66,9 @@ class LowRank(Plan, Method):
     def fit(self, cohort: Cohort, data: TrainingData, run: Run) -> LowRankPosterior:
         """The posteriors of all members of the cohort, trained together."""
         trainee = _Objective(self, cohort, data)
-        record = train(trainee, data, self.plan, run, {**cohort.fingerprint(), "method": repr(self)})
+        record = train(
+            trainee, data, self.plan_for(cohort.layout), run, {**cohort.fingerprint(), "method": repr(self)}
+        )
         return trainee.posterior(record)
 
     def from_state(self, cohort: Cohort, state: Mapping[str, Tensor]) -> LowRankPosterior:
@@ -185,19 +188,17 @@ class _Prior:
 
 
 class _Objective:
-    """mean NLL + T KL / N of every member, with its gradient by mu, rho, factor and noise: a trainee."""
+    """mean NLL + T KL / N of every member, and its gradient by mu, rho, sqrt(P) factor / sigma and noise: a trainee."""
 
     def __init__(self, settings: LowRank, cohort: Cohort, data: TrainingData) -> None:
         self.settings, self.cohort, self.total, self.prior = settings, cohort, data.size, _Prior(cohort)
         start, rank = cohort.initial, settings.rank
         self.size = start.shape[1]
-        half = settings.initial_scale / math.sqrt(2)
-        rho = torch.full_like(start, math.log(math.expm1(half)))
+        rho = torch.full_like(start, math.log(math.expm1(settings.initial_scale * math.sqrt(0.99))))
         # at zero the factor would have no gradient; every member starts from its own random one
-        factor = (
-            normal_draws(cohort.seeds, 1, self.size * rank, start, "factor")[:, 0] * half / math.sqrt(rank)
-        )
-        self.variables = torch.cat([start, rho, factor, cohort.initial_noise], 1)
+        column = normal_draws(cohort.seeds, 1, self.size * rank, start, "factor")[:, 0]
+        column *= 0.1 * math.sqrt(self.size / rank)
+        self.variables = torch.cat([start, rho, column, cohort.initial_noise], 1)
         self.buffers = {n: b.clone() for n, b in cohort.initial_buffers.items()}
         self.stream = NormalStream(
             cohort.seeds,
@@ -210,15 +211,17 @@ class _Objective:
 
     @property
     def parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """mu, rho (members, P), factor (members, P, rank), noise (members, Q): views."""
+        """mu, rho (members, P), sqrt(P) factor / sigma (members, P, rank), noise (members, Q): views."""
         p, v, rank = self.size, self.variables, self.settings.rank
-        factor = v[:, 2 * p : (2 + rank) * p].view(-1, p, rank)
-        return v[:, :p], v[:, p : 2 * p], factor, v[:, (2 + rank) * p :]
+        columns = v[:, 2 * p : (2 + rank) * p].view(-1, p, rank)
+        return v[:, :p], v[:, p : 2 * p], columns, v[:, (2 + rank) * p :]
 
     def gradient(self, batch: Batch, step: int, steps: int) -> tuple[Tensor, Tensor]:
         cohort, draws = self.cohort, self.settings.draws
-        mu, rho, factor, noise = self.parts
-        sigma, numbers = F.softplus(rho), self.stream(step)
+        mu, rho, columns, noise = self.parts
+        sigma, numbers, unit = F.softplus(rho), self.stream(step), 1 / math.sqrt(self.size)
+        ratio = columns * unit
+        factor = ratio * sigma.unsqueeze(2)
         eps, small = numbers[..., : self.size], numbers[..., self.size :]
         theta = mu.unsqueeze(1) + sigma.unsqueeze(1) * eps + small @ factor.mT
         nll, by_theta, by_noise = cohort.gradient(theta, noise, batch, self.buffers, 1 / draws, step)
@@ -234,9 +237,11 @@ class _Objective:
         by_sigma = (by_theta * eps).sum(1) + sigma * precision
         by_factor = by_theta.mT @ small + factor * precision.unsqueeze(2)
         more_sigma, more_factor = entropy_gradient(sigma, factor)
-        by_rho = (by_sigma - weight * more_sigma) * -torch.expm1(-sigma)  # d sigma / d rho = 1 - exp(-sigma)
         by_factor = by_factor - weight * more_factor
-        return loss, torch.cat([by_mu, by_rho, by_factor.flatten(1), by_noise], 1)
+        by_sigma = by_sigma - weight * more_sigma + (by_factor * ratio).sum(2)
+        by_rho = by_sigma * -torch.expm1(-sigma)  # d sigma / d rho = 1 - exp(-sigma)
+        by_column = by_factor * sigma.unsqueeze(2) * unit
+        return loss, torch.cat([by_mu, by_rho, by_column.flatten(1), by_noise], 1)
 
     def _weight(self, step: int, steps: int) -> float:
         """T / N, smaller during the warm-up."""
@@ -251,7 +256,8 @@ class _Objective:
         return nll + self.settings.temperature / self.total * posterior.kl(self.cohort)
 
     def posterior(self, record: Record | None) -> LowRankPosterior:
-        mu, rho, factor, noise = (x.clone() for x in self.parts)
+        mu, rho, columns, noise = (x.clone() for x in self.parts)
+        factor = columns * F.softplus(rho).unsqueeze(2) / math.sqrt(self.size)
         buffers = {n: b.clone() for n, b in self.buffers.items()}
         return LowRankPosterior(
             mu, rho, factor, seeds=self.cohort.seeds, noise=noise, buffers=buffers, record=record

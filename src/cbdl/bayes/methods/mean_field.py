@@ -76,7 +76,9 @@ class MeanField(Plan, Method):
     def fit(self, cohort: Cohort, data: TrainingData, run: Run) -> MeanFieldPosterior:
         """The posteriors of all members of the cohort, trained together."""
         trainee = _Objective(self, cohort, data)
-        record = train(trainee, data, self.plan, run, {**cohort.fingerprint(), "method": repr(self)})
+        record = train(
+            trainee, data, self.plan_for(cohort.layout), run, {**cohort.fingerprint(), "method": repr(self)}
+        )
         return trainee.posterior(record)
 
     def from_state(self, cohort: Cohort, state: Mapping[str, Tensor]) -> MeanFieldPosterior:
@@ -139,7 +141,7 @@ class _Objective:
 
     def __init__(self, settings: MeanField, cohort: Cohort, data: TrainingData) -> None:
         self.settings, self.cohort = settings, cohort
-        self._known: tuple[float, Tensor] | None = None
+        self._known: tuple[float, Tensor, Tensor] | None = None
         self.size = cohort.layout.size
         self.total = data.size
         start = cohort.initial if settings.start == "network" else cohort.prior.location()
@@ -201,18 +203,22 @@ class _Objective:
         if normal is not None:
             loc, scale = normal
             # the derivatives of the closed KL, without a graph
-            precision = self._precision(scale, weight)
-            by_mu = torch.addcmul(by_mu, mu - loc, precision)
+            precision, constant = self._precision(scale, weight)
+            away = mu - loc
+            by_mu = torch.addcmul(by_mu, away, precision)
             by_sigma = torch.addcmul(by_sigma, sigma, precision).sub_(sigma.reciprocal(), alpha=weight)
-            return nll.mean(1), by_mu, by_sigma, by_noise
+            squares = away.square().addcmul_(sigma, sigma).mul_(precision).sum(1)
+            kl = 0.5 * squares - weight * sigma.log().sum(1) + constant
+            return nll.mean(1) + kl, by_mu, by_sigma, by_noise
         kl, more_mu, more_sigma = self._kl_by_graph(mu, sigma, eps)
         return nll.mean(1) + weight * kl, by_mu + weight * more_mu, by_sigma + weight * more_sigma, by_noise
 
-    def _precision(self, scale: Tensor, weight: float) -> Tensor:
-        """weight / scale^2, computed anew only when the weight changes (in the warm-up)."""
+    def _precision(self, scale: Tensor, weight: float) -> tuple[Tensor, Tensor]:
+        """weight / scale^2 (members, P) and the KL's constant (members,), anew only when the weight changes."""
         if self._known is None or self._known[0] != weight:
-            self._known = weight, weight / scale.square()
-        return self._known[1]
+            constant = weight * (scale.log() - 0.5).sum(1)
+            self._known = weight, weight / scale.square(), constant
+        return self._known[1], self._known[2]
 
     def _kl_by_graph(self, mu: Tensor, sigma: Tensor, eps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         with torch.enable_grad():

@@ -68,6 +68,10 @@ class Posterior(ABC):
         """
         return None
 
+    def outputs(self, cohort: Cohort, theta: Tensor, x: Tensor) -> Tensor:
+        """What draws theta (m, draws, P) say about x: outputs (m, draws, batch, *out), here those of their networks."""
+        return cohort.forward(theta, x, self.buffers)
+
     def moments(self) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of every parameter, each (m, P): closed if a method knows them, else of draws."""
         theta = self.sample(MOMENT_DRAWS)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -33,6 +33,9 @@ from ._chains import ChainsRecord, ess, rhat
 from ._points import PointObjective, PointsPosterior, starts
 from .protocol import Method
 
+STEPS, EPOCHS = 4_000, 20
+"""Steps, and epochs at the least, of a chain whose length was not given."""
+
 
 @dataclass(frozen=True)
 class SGHMC(Method):
@@ -45,9 +48,10 @@ class SGHMC(Method):
     at a falling rate, and then stay.
     """
 
-    epochs: int = 100
+    epochs: int | None = None
+    """None: enough for 4,000 steps, at least 20."""
     batch_size: int = 128
-    lr: float = 1e-2
+    lr: float = 3e-3
     momentum: float = 0.9
     """c: the share of the velocity that a step leaves."""
     temperature: float = 1.0
@@ -84,12 +88,17 @@ class SGHMC(Method):
     def plan(self) -> Plan:
         return Plan(self.epochs, self.batch_size, self.lr, schedule="constant", clip=self.clip)
 
+    def length(self, data: TrainingData) -> int:
+        """Epochs of a training on these rows."""
+        return self.epochs or max(EPOCHS, -(-STEPS // data.steps(self.batch_size)))
+
     def fit(self, cohort: Cohort, data: TrainingData, run: Run) -> PointsPosterior:
         """Draws from the posteriors of all members; `record` is a `ChainsRecord`."""
         trainee = PointObjective(cohort, data, starts(cohort, self.chains))
-        dynamics = _Dynamics(self, trainee, self.epochs * data.steps(self.batch_size))
+        epochs = self.length(data)
+        dynamics = _Dynamics(self, trainee, epochs * data.steps(self.batch_size))
         marks = {**cohort.fingerprint(), "method": repr(self)}
-        record = train(trainee, data, self.plan, run, marks, optimiser=dynamics)
+        record = train(trainee, data, replace(self.plan, epochs=epochs), run, marks, optimiser=dynamics)
         kept = dynamics.state["kept"]
         full = ChainsRecord(**vars(record), rhat=rhat(kept), ess=ess(kept))
         return PointsPosterior(
