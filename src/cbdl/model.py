@@ -29,7 +29,7 @@ from cbdl.credal import Array, CredalSet
 from cbdl.engines import Engine, Local, Task, tasks, train
 from cbdl.evaluate.conformal import Calibration, Conformity, calibrate, conformity
 from cbdl.left_out import FEW, FOLDS, How, LeftOut, by_folds, by_weights, check_folds, check_how
-from cbdl.prediction import DRAWS, Form, predict
+from cbdl.prediction import DRAWS, Form, check_form, predict
 
 
 class CBDL:
@@ -239,17 +239,20 @@ class CBDL:
         """Conformal correction of the region, from data that was not used for training."""
         return calibrate(self.predict(X_cal, samples), y_cal, alpha)
 
-    def conformity(self, how: How = "auto") -> Conformity:
+    def conformity(self, how: How = "auto", *, predictive: Form = "mixture") -> Conformity:
         """The levels of the credal region that training outcomes needed, each predicted as if it had not been seen:
-        `conformity().region(prediction, alpha)` covers a share of 1 - alpha of new outcomes. See `left_out`."""
+        `conformity().region(prediction, alpha)` covers a share of 1 - alpha of new outcomes. See `left_out`.
+
+        `predictive` is that of the predictions whose regions it will set.
+        """
+        check_form(predictive)
         left, data = self.left_out(how), self._data
         assert data is not None
         y = data.held.y[left.rows.to(data.held.y.device)].cpu()
         if self.likelihoods[0].space == "real":
             y = y * data.targets.scale.cpu() + data.targets.loc.cpu()
-        return conformity(
-            left.predictive.credal_set(self.learned.members, None), y.numpy(), left.counts.numpy(), left.how
-        )
+        sets = left.predictive.in_form(predictive).credal_set(self.learned.members, None)
+        return conformity(sets, y.numpy(), left.counts.numpy(), left.how)
 
     def save(self, path: str | Path, *, extra: Mapping[str, Any] | None = None) -> None:
         """Write the model as a folder, with `extra` (JSON) in its manifest; `cbdl.load` reads it back."""

@@ -29,6 +29,7 @@ from cbdl.credal.floor import class_floor, line_floor, normal_floor, weightings
 
 Form = Literal["mixture", "normal"]
 """How a member predicts one real number: the mixture of its draws' Normals, or the Normal of the same moments."""
+FORMS: tuple[Form, ...] = ("mixture", "normal")
 DRAWS = 20
 """Draws of the parameters behind a prediction, unless the user asks for another number."""
 FIRST = 16
@@ -75,6 +76,12 @@ class Predictive:
         return replace(
             self, numbers=tuple(t[:, own] for t in self.numbers), noise=self.noise[:, own], floor=None
         )
+
+    def in_form(self, form: Form) -> Predictive:
+        """Mixtures as the Normals of their moments, if that is the form; their floor is not asked for."""
+        if form == "mixture" or self.kind is not MixtureCredalSet:
+            return self
+        return replace(self, kind=NormalCredalSet, numbers=_moments(*self.numbers), floor=None, normals=1)
 
     def at(self, rows: Tensor) -> Predictive:
         """Some of the rows."""
@@ -128,14 +135,19 @@ def predict(
     From draws 0, ..., samples - 1 of the model's stream, or as many as are distinct; with "auto" each row has twice as
     many every time until its floor is below `tolerance` or they are `max_samples`.
     """
-    if form not in ("mixture", "normal"):
-        raise ValueError(f'predictive is {form!r}; give "mixture" or "normal"')
+    check_form(form)
     limit = memory.limit(max_memory)
     if samples == "auto":
         return _adaptive(learned, x, form, tolerance, max_samples, limit)
     if isinstance(samples, str) or int(samples) != samples or samples < 1:
         raise ValueError(f'samples is {samples!r}; give a whole number of at least 1, or "auto"')
     return _fixed(learned, x, form, int(samples), limit)
+
+
+def check_form(form: str) -> None:
+    """A ValueError unless `form` is one of the forms."""
+    if form not in FORMS:
+        raise ValueError(f'predictive is {form!r}; give "mixture" or "normal"')
 
 
 def _fixed(learned: Learned, x: Tensor, form: Form, draws: int, limit: int) -> Predictive:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -26,10 +27,10 @@ FAST = [
     "normal:0:1",
     "--prior",
     "laplace:0:1",
-    "--epochs",
-    "40",
-    "--batch-size",
-    "16",
+    "--steps",
+    "60",
+    "--plausible",
+    "0",
 ]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "80"}
 
@@ -77,7 +78,7 @@ def test_every_help_has_an_example_that_names_real_options(command):
 
 
 def test_regions_are_those_of_the_kernel():
-    assert {r.value for r in RegionName} == set(line_regions.METHODS)
+    assert {r.value for r in RegionName} == {"calibrated", *line_regions.METHODS}
 
 
 def test_fit_prints_a_summary_with_held_out_scores(place):
@@ -139,7 +140,59 @@ def test_evaluate_and_info(place):
     assert code == 0
     assert "regression of y" in out
     assert "whole and unaltered" in out
-    assert json.loads(called("info", place / "line", "--json")[1])["members"] == 2
+    assert json.loads(called("info", place / "line", "--json")[1])["members"] == 4
+
+
+def test_predictions_are_calibrated_unless_another_region_is_asked_for(place):
+    def widths(*more: str) -> np.ndarray:
+        _, out, _ = called("predict", place / "line", place / "new.csv", "--json", "--samples", "8", *more)
+        return np.array([json.loads(line)["size"] for line in out.splitlines()])
+
+    assert np.array_equal(widths(), widths("--method", "calibrated"))
+    assert not np.array_equal(widths(), widths("--method", "union"))
+
+
+def test_a_fit_without_calibration_has_plain_regions(place):
+    arguments = ["fit", place / "classes.csv", "--target", "y", "--out", place / "plain", *FAST]
+    assert called(*arguments, "--calibration", "none")[0] == 0
+    answers = [
+        called("predict", place / "plain", place / "classes.csv", *more)
+        for more in ([], ["--method", "union"])
+    ]
+    assert answers[0] == answers[1]
+    assert "calibrated" not in called("info", place / "plain")[1]
+
+
+def test_info_says_how_many_levels_there_are_and_lists_none(place):
+    for flag in ([], ["--json"]):
+        code, out, _ = called("info", place / "line", *flag)
+        assert code == 0
+        assert "log_survival" not in out
+    assert json.loads(out)["extra"]["conformity"]["normal"] == {"outcomes": 64, "how": "5 folds"}
+    assert "calibrated on  64 outcomes (5 folds)" in called("info", place / "line")[1]
+
+
+def test_levels_that_were_altered_are_a_failure_with_words(place, tmp_path):
+    shutil.copytree(place / "classes", tmp_path / "m")
+    manifest = json.loads((tmp_path / "m" / "manifest.json").read_text())
+    manifest["extra"]["conformity"]["mixture"]["counts"] = [0]
+    (tmp_path / "m" / "manifest.json").write_text(json.dumps(manifest))
+    for command in (("info", tmp_path / "m"), ("predict", tmp_path / "m", place / "new.csv")):
+        code, out, err = called(*command)
+        assert (code, out) == (1, "")
+        assert "does not describe its calibration" in err
+
+
+def test_members_that_the_data_refute_are_shown(place, tmp_path):
+    """A prior that holds the network at 0 cannot follow the line."""
+    stiff = ["--net", "mlp:8", "--prior", "normal:0:1", "--prior", "normal:0:0.001", "--steps", "120"]
+    arguments = ["fit", place / "line.csv", "--target", "y", *stiff, "--out", tmp_path / "m"]
+    code, out, err = called(*arguments)
+    assert code == 0
+    assert "refuted by the data: " in out
+    assert "prior 1, likelihood 0" in " ".join(out.split())
+    assert "members that the data do not refute (cut at 0.01, 5 folds):" in err
+    assert "dropped" in err
 
 
 def test_imputation_is_kept_with_the_model(tmp_path):
@@ -167,14 +220,17 @@ def test_imputation_is_kept_with_the_model(tmp_path):
         ("fit classes.csv --target y --out m --net cnn", "'cnn' is not a network"),
         ("fit classes.csv --target y --out m --task nix", "nix"),
         ("fit classes.csv --target y --out m --engine nix", "nix"),
-        ("fit classes.csv --target y --out m --epochs 0", "--epochs"),
-        ("fit classes.csv --target y --out m --lr 0", "--lr"),
+        ("fit classes.csv --target y --out m --steps 59", "--steps"),
+        ("fit classes.csv --target y --out m --plausible 2", "--plausible"),
+        ("fit classes.csv --target y --out m --calibration nix", "--calibration"),
+        ("fit classes.csv --target y --out m --temperature 0", "--temperature"),
         ("fit classes.csv --target y --out classes", "--overwrite"),
         ("predict nix new.csv", "nix does not exist"),
         ("predict new.csv new.csv", "not a folder"),
         ("predict classes nix.csv", "nix.csv does not exist"),
         ("predict classes new.csv --alpha 1", "--alpha"),
         ("predict classes new.csv --samples 0", "--samples"),
+        ("predict classes new.csv --method nix", "--method"),
         ("predict classes new.csv --keep nix", "no column 'nix'"),
         ("predict classes new.csv --out p.txt", ".csv or .jsonl"),
         ("predict classes new.csv --out nix/p.csv", "no folder"),
@@ -221,15 +277,15 @@ def test_a_model_that_was_altered_is_refused(place, tmp_path):
 
 STOPPED = """
 import os, signal
-from cbdl.bayes import train
-step = train.Adam.step
+from cbdl.bayes.methods import mclmc
+step = mclmc.Sampler.step
 
 def counted(self, variables, gradient, rate, number):
     step(self, variables, gradient, rate, number)
     if number == 50:
         os.kill(os.getpid(), signal.SIGINT)
 
-train.Adam.step = counted
+mclmc.Sampler.step = counted
 from cbdl.cli import main
 main()
 """

@@ -15,26 +15,22 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine, make_blobs
-from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+from sklearn.datasets import load_iris, make_blobs
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
+from sklearn.utils.estimator_checks import estimator_checks_generator
 from torch import nn
 
 import cbdl
 from cbdl import CredalClassifier, CredalRegressor, recipe
 from cbdl.estimators import base
+from cbdl.estimators.weights import class_weights
 
 IRIS = load_iris(return_X_y=True)
 NAMES = np.array(["setosa", "versicolor", "virginica"])
-LIGHT: dict[str, Any] = {"architectures": ((8,), (4, 4)), "steps": 100, "learning_rate": 0.05}
-CHECKED: dict[str, Any] = {"architectures": ((8,),), "steps": 50, "learning_rate": 0.1, "samples": 8}
-"""As light as the accuracy that some of scikit-learn's checks ask for allows."""
-CROSSED = {
-    "check_classifiers_train": "asks for predict == argmax predict_proba; the maximin label may differ from the "
-    "likeliest one of the average where members disagree (docs/estimators.md)"
-}
+LIGHT: dict[str, Any] = {"architectures": ((8,),), "steps": 100, "plausible": 0, "calibration": None}
+"""Three members per kind of noise, none left out, no folds: a fit in about a second."""
 
 
 def light(**more: Any) -> CredalClassifier:
@@ -58,13 +54,13 @@ def iris() -> CredalClassifier:
 
 @pytest.fixture(scope="module")
 def line() -> CredalRegressor:
-    return light_regressor(steps=300).fit(*curve())
+    return light_regressor(steps=200).fit(*curve())
 
 
 @pytest.fixture(scope="module")
 def plane() -> CredalRegressor:
     X, y = curve(200)
-    return light_regressor(steps=300).fit(X, np.c_[y, 100 * X[:, 0]])
+    return light_regressor(steps=400).fit(X, np.c_[y, 100 * X[:, 0]])
 
 
 # --- scikit-learn's own checks ---------------------------------------------------------------------------------
@@ -72,7 +68,7 @@ def plane() -> CredalRegressor:
 
 def checks() -> list[Any]:
     """All checks but the one of arrays of other libraries, which an estimator must say it takes."""
-    both = (CredalClassifier(**CHECKED, decision="average"), CredalRegressor(**CHECKED))
+    both = (CredalClassifier(**LIGHT), CredalRegressor(**LIGHT))
     every = [pair for made in both for pair in estimator_checks_generator(made)]
     return [
         pytest.param(made, check, id=f"{type(made).__name__}-{check.func.__name__}")
@@ -86,22 +82,10 @@ def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
     check(clone(estimator))
 
 
-@pytest.mark.slow
-def test_the_defaults_pass_all_checks() -> None:
-    for made in (CredalRegressor(), CredalClassifier(decision="average")):
-        check_estimator(made, on_skip=None)
-
-
-@pytest.mark.slow
-def test_only_one_check_can_fail_for_the_maximin_label() -> None:
-    found = check_estimator(CredalClassifier(), on_skip=None, on_fail=None)
-    assert {row["check_name"] for row in found if row["status"] == "failed"} <= set(CROSSED)
-
-
 def test_the_maximin_label_learns_the_blobs_of_the_check() -> None:
     """What check_classifiers_train asks for beside the equality of two rules."""
     X, y = make_blobs(n_samples=300, random_state=0)
-    clf = light().fit(X, y)
+    clf = light(decision="maximin").fit(X, y)
     assert clf.score(X, y) > 0.83
     np.testing.assert_allclose(clf.predict_proba(X).sum(1), 1)
     likeliest = clf.predict_credal(X).probs.argmax(-1)
@@ -113,35 +97,39 @@ def test_the_maximin_label_learns_the_blobs_of_the_check() -> None:
 # --- answers are those of the credal set ---------------------------------------------------------------------
 
 
-def test_the_estimator_is_cbdl_with_the_same_seed(iris: CredalClassifier) -> None:
-    X, y = IRIS
+def test_the_estimator_is_cbdl_with_the_same_seed() -> None:
+    first = np.unique(np.c_[IRIS], axis=0, return_index=True)[1]
+    X, y = (
+        a[np.sort(first)] for a in IRIS
+    )  # one flower is there twice, which an estimator takes as a weight
+    clf = light().fit(X, y)
     model = cbdl.CBDL(
         recipe.PRIORS,
         [cbdl.likelihoods.Categorical(cbdl.nets.mlp(4, 3, h)) for h in LIGHT["architectures"]],
-        cbdl.MeanField(epochs=100, batch_size=256, lr=0.05),
+        recipe.method(LIGHT["steps"]),
         seed=0,
         dtype=torch.float64,
         verbose=False,
     ).fit(X, y)
-    assert np.array_equal(iris.predict_credal(X).probs, model.predict(X, 32).probs)
+    assert np.array_equal(clf.predict_credal(X).probs, model.predict(X, 32).probs)
 
 
 def test_answers_are_read_off_the_credal_set(iris: CredalClassifier) -> None:
     X, _ = IRIS
     sets = iris.predict_credal(X)
-    assert sets.num_extremes == 6
+    assert sets.num_extremes == 3
     assert np.array_equal(iris.predict_proba(X), sets.center())
-    assert sets.decide("maximin")[np.arange(len(X)), iris.predict(X)].all()
+    assert np.array_equal(iris.predict(X), sets.center().argmax(1))
     for method in ("union", "lower-density", "minimal"):
         mask = iris.predict_set(X, alpha=0.1, method=method)
         assert mask.dtype == bool
         assert np.array_equal(mask, sets.region(0.1, method).mask)
 
 
-def test_the_decision_can_be_that_of_the_average(iris: CredalClassifier) -> None:
+def test_the_decision_can_be_the_best_one_in_the_worst_case(iris: CredalClassifier) -> None:
     X, _ = IRIS
-    other = copy.copy(iris).set_params(decision="average")
-    assert np.array_equal(other.predict(X), iris.predict_proba(X).argmax(1))
+    other = copy.copy(iris).set_params(decision="maximin")
+    assert iris.predict_credal(X).decide("maximin")[np.arange(len(X)), other.predict(X)].all()
     with pytest.raises(ValueError, match="decision is 'vote'"):
         other.set_params(decision="vote").predict(X)
 
@@ -219,7 +207,7 @@ def test_kinds_of_noise_and_of_predictive() -> None:
     assert isinstance(fixed.predict_credal(X), cbdl.NormalCredalSet)
     assert (fixed.predict_credal(X).scale > 0.3).all()
     rng = np.random.default_rng(0)
-    wide = light_regressor(noise="heteroscedastic", steps=400).fit(X, X[:, 0] * rng.normal(size=80))
+    wide = light_regressor(noise="heteroscedastic", steps=300).fit(X, X[:, 0] * rng.normal(size=80))
     widths = np.subtract(*wide.predict_interval([[0.0], [2.0]])[::-1])
     assert widths[1] > 1.5 * widths[0]
     with pytest.raises(ValueError, match="noise is 'loud'"):
@@ -252,7 +240,7 @@ def test_in_a_pipeline_with_frames() -> None:
 
 
 def test_in_a_search_and_in_cross_validation() -> None:
-    search = GridSearchCV(light(), {"architectures": [((2,),), ((8,), (4, 4))], "samples": [8]}, cv=2)
+    search = GridSearchCV(light(), {"architectures": [((2,),), ((8,),)], "samples": [8]}, cv=2)
     assert search.fit(*IRIS).best_score_ > 0.85
     assert search.best_estimator_.predict_set(IRIS[0]).shape == (150, 3)
     scores = cross_val_score(light_regressor(), *curve(), cv=3, scoring="r2")
@@ -264,16 +252,29 @@ def test_weights_are_repetitions_for_several_outputs_too() -> None:
     Y, w = np.c_[y, X[:, 0] - y], np.arange(30) % 3
     heavy = light_regressor().fit(X, Y, sample_weight=w)
     often = light_regressor().fit(X.repeat(w, 0), Y.repeat(w, 0))
-    np.testing.assert_allclose(heavy.predict(X), often.predict(X), rtol=1e-7)
-    np.testing.assert_allclose(heavy.predict_interval(X), often.predict_interval(X), rtol=1e-7)
+    # the same data to the last bit, so that chains, which are chaotic, go the same way
+    assert np.array_equal(heavy.predict(X), often.predict(X))
+    assert np.array_equal(heavy.predict_interval(X), often.predict_interval(X))
 
 
 def test_rows_without_weight_take_no_part_in_minibatches() -> None:
     X, y = IRIS
     weights = np.arange(150) % 3 > 0
-    heavy = light(batch_size=40).fit(X, y, sample_weight=weights)
-    fewer = light(batch_size=40).fit(X[weights], y[weights])
-    np.testing.assert_allclose(heavy.predict_proba(X), fewer.predict_proba(X), rtol=1e-7)
+    small = cbdl.MCLMC(chains=1, draws=5, thin=1, warmup=20, optimise=30, batch_size=40)
+    heavy = light(method=small).fit(X, y, sample_weight=weights)
+    fewer = light(method=small).fit(X[weights], y[weights])
+    assert np.array_equal(heavy.predict_proba(X), fewer.predict_proba(X))
+
+
+def test_weights_and_repetitions_are_calibrated_alike() -> None:
+    X, y = curve(40)
+    w = np.arange(40) % 3
+    settings = {"steps": 60, "plausible": 0.01, "calibration": "folds"}
+    heavy = light_regressor(**settings).fit(X, y, sample_weight=w)
+    often = light_regressor(**settings).fit(X.repeat(w, 0), y.repeat(w))
+    assert heavy.conformity_ is not None
+    assert heavy.conformity_.counts.sum() == w.sum()
+    assert np.array_equal(heavy.predict_interval(X), often.predict_interval(X))
 
 
 def test_class_weights_are_sample_weights() -> None:
@@ -281,7 +282,7 @@ def test_class_weights_are_sample_weights() -> None:
     given = {"versicolor": 3.0, "virginica": 0.5}
     by_class = light(class_weight=given).fit(X, y)
     by_row = light().fit(X, y, sample_weight=[given.get(label, 1.0) for label in y])
-    np.testing.assert_allclose(by_class.predict_proba(X), by_row.predict_proba(X), rtol=1e-9)
+    assert np.array_equal(by_class.predict_proba(X), by_row.predict_proba(X))
     with pytest.raises(ValueError, match="class_weight names 'rosa'"):
         light(class_weight={"rosa": 1.0}).fit(X, y)
     with pytest.raises(ValueError, match="class_weight is 'even'"):
@@ -293,9 +294,12 @@ def test_balanced_weights_undo_imbalance() -> None:
     plain, even = (light(class_weight=w).fit(X, y) for w in (None, "balanced"))
     recall = [(clf.predict(X[y == 1]) == 1).mean() for clf in (plain, even)]
     assert recall[1] > recall[0] + 0.2
-    weights = np.where(y == 1, 10.0, 1.0)
-    heavy = light(class_weight="balanced").fit(X, y, sample_weight=weights / weights.mean())
-    np.testing.assert_allclose(heavy.predict_proba(X), even.predict_proba(X), rtol=1e-7)
+    labels, weights = (y == 1).astype(int), np.where(y == 1, 10.0, 1.0)
+    totals = [
+        np.bincount(labels, class_weights("balanced", np.arange(2), labels, w))
+        for w in (None, weights / weights.mean())
+    ]
+    np.testing.assert_allclose(totals, 110.0, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -333,34 +337,35 @@ def test_clones_have_the_parameters_and_nothing_learned(iris: CredalClassifier) 
 
 def test_seeds() -> None:
     X, y = curve(30)
-    first, again, other = (light_regressor(steps=20, random_state=s).fit(X, y).predict(X) for s in (3, 3, 4))
+    first, again, other = (light_regressor(steps=60, random_state=s).fit(X, y).predict(X) for s in (3, 3, 4))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
     source = np.random.RandomState(0)
-    one, two = (light_regressor(steps=20, random_state=source).fit(X, y).predict(X) for _ in range(2))
+    one, two = (light_regressor(steps=60, random_state=source).fit(X, y).predict(X) for _ in range(2))
     assert not np.array_equal(one, two)
-    free = light_regressor(steps=20, random_state=None)
+    free = light_regressor(steps=60, random_state=None)
     assert not np.array_equal(free.fit(X, y).predict(X), free.fit(X, y).predict(X))
 
 
 def test_a_warm_start_goes_on_from_the_fit_before() -> None:
     X, y = curve()
+    short = cbdl.MCLMC(chains=1, draws=10, thin=1, warmup=20, optimise=0)
     reg = light_regressor(steps=300, warm_start=True).fit(X, y)
     before = reg.score(X, y)
-    reg.set_params(steps=5, learning_rate=1e-4).fit(X, y)
-    cold = light_regressor(steps=5, learning_rate=1e-4).fit(X, y).score(X, y)
+    reg.set_params(method=short).fit(X, y)
+    cold = light_regressor(method=short).fit(X, y).score(X, y)
     assert reg.score(X, y) > before - 0.1
     assert cold < 0.5
     with pytest.raises(ValueError, match="set warm_start=False to start again"):
-        reg.set_params(architectures=((5,), (4, 4))).fit(X, y)
+        reg.set_params(architectures=((5,),)).fit(X, y)
 
 
 def test_a_warm_start_needs_the_same_classes() -> None:
     X, y = IRIS
-    clf = light(steps=10, warm_start=True).fit(X, y)
+    clf = light(steps=60, warm_start=True).fit(X, y)
     with pytest.raises(ValueError, match="warm_start: y holds the classes"):
         clf.fit(X[:100], y[:100])
-    assert light(steps=10).fit(X, y).fit(X[:100], y[:100]).classes_.tolist() == [0, 1]
+    assert light(steps=60).fit(X, y).fit(X[:100], y[:100]).classes_.tolist() == [0, 1]
 
 
 def test_a_saved_model_needs_no_pickle(iris: CredalClassifier, tmp_path: Path) -> None:
@@ -399,8 +404,9 @@ def test_priors_networks_and_methods_of_ones_own() -> None:
         ({"architectures": ((0,),)}, "at least 1"),
         ({"activation": "cosine"}, "activation is 'cosine'"),
         ({"steps": 0}, "steps is 0"),
-        ({"batch_size": 2.5}, r"batch_size is 2\.5"),
-        ({"learning_rate": -1.0}, "lr is -1"),
+        ({"steps": 60.5}, r"steps is 60\.5; give a whole number of at least 60"),
+        ({"plausible": 2}, "plausible is 2; give a share"),
+        ({"calibration": "some"}, "calibration is 'some'; give"),
         ({"priors": []}, "priors and likelihoods must each hold"),
     ],
 )
@@ -408,41 +414,6 @@ def test_bad_settings_are_refused_by_fit(settings: dict[str, Any], message: str)
     clf = light(**settings)
     with pytest.raises(ValueError, match=message):
         clf.fit(*IRIS)
-
-
-def test_training_is_counted_in_steps_and_in_passes() -> None:
-    assert CredalClassifier(steps=600, epochs=20)._method(100).epochs == 600  # type: ignore[attr-defined]
-    assert CredalClassifier(steps=600, epochs=20)._method(1400).epochs == 100  # type: ignore[attr-defined]
-    assert CredalClassifier(steps=600, epochs=20)._method(256_000).epochs == 20  # type: ignore[attr-defined]
-
-
-# --- the defaults ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("load", "least"),
-    [
-        (load_iris, 0.92),
-        pytest.param(load_wine, 0.95, marks=pytest.mark.slow),
-        pytest.param(load_breast_cancer, 0.94, marks=pytest.mark.slow),
-        (load_diabetes, 0.3),
-    ],
-)
-def test_the_defaults_learn_small_tables(load: Any, least: float) -> None:
-    assert held_out(load) > least
-
-
-@pytest.mark.slow
-def test_the_defaults_learn_digits() -> None:
-    assert held_out(load_digits) > 0.95
-
-
-def held_out(load: Any) -> float:
-    X, y = load(return_X_y=True)
-    regression = load is load_diabetes
-    kind = CredalRegressor if regression else CredalClassifier
-    a, b, u, v = train_test_split(X, y, test_size=0.25, random_state=0, stratify=None if regression else y)
-    return float(kind(random_state=0).fit(a, u).score(b, v))
 
 
 def test_importing_cbdl_does_not_import_scikit_learn() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import csv
+import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,15 +14,16 @@ import pytest
 import cbdl
 from cbdl import recipe, tables
 from cbdl.cli.spelling import parse_net, parse_prior
+from cbdl.store import ModelError
 from cbdl.tables import TableError, UsageError, answers, learning
 from cbdl.tables.answers import Options, Trained
 from cbdl.tables.learning import Settings
 
 QUICK = {
     "nets": ((8,),),
-    "epochs": 60,
-    "batch_size": 32,
-    "lr": 0.02,
+    "steps": 120,
+    "plausible": 0,
+    "calibration": "folds",
     "priors": (cbdl.priors.Normal(0, 1), cbdl.priors.Laplace(0, 1)),
 }
 
@@ -69,9 +73,82 @@ def test_a_fit_says_what_it_did_and_scores_rows_it_did_not_see(classes, line):
     assert line[2]["held_out"]["rmse"] < 2.5  # a constant has 3
 
 
+def test_a_fit_stores_the_levels_of_rows_that_were_left_out(classes, line):
+    for _, trained, summary in (classes, line):
+        assert set(trained.conformity) == {"mixture", "normal"}
+        for levels in trained.conformity.values():
+            assert levels.counts.sum() == summary["rows"]
+            assert levels.how == "5 folds"
+
+
+@pytest.mark.parametrize("form", ["mixture", "normal"])
+def test_calibrated_answers_are_at_the_level_of_the_form_that_is_asked_for(line, form):
+    path, trained, _ = line
+    credal = trained.model.predict(
+        tables.encode(trained.columns, tables.read(path)), recipe.DRAWS, predictive=form
+    )
+    needed = trained.conformity[form].needed(0.1)
+    rows = list(answers.predict(trained, path, Options(alpha=0.1, predictive=form)))
+    lower, upper = credal.region_at_level(log_survival=needed).hull()
+    np.testing.assert_allclose([[a["lower"], a["upper"]] for a in rows], np.c_[lower, upper], rtol=1e-9)
+    plain = list(answers.predict(trained, path, Options(alpha=0.1, method="union", predictive=form)))
+    lower, upper = credal.region(0.1).hull()
+    np.testing.assert_allclose([[a["lower"], a["upper"]] for a in plain], np.c_[lower, upper], rtol=1e-9)
+    assert [a["size"] for a in plain] != [a["size"] for a in rows]
+
+
+def test_a_model_that_was_not_calibrated_answers_with_plain_regions(classes):
+    path, trained, _ = classes
+    plain = replace(trained, conformity={})
+    assert list(answers.predict(plain, path, Options())) == list(
+        answers.predict(trained, path, Options(method="union"))
+    )
+
+
+def test_info_counts_the_levels_and_does_not_list_them(classes):
+    path, trained, summary = classes
+    told = answers.info(path.parent / "model")["extra"]["conformity"]
+    assert told["mixture"] == {"outcomes": summary["rows"], "how": trained.conformity["mixture"].how}
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        None,
+        [],
+        {"other": {}},
+        {"mixture": None},
+        {"mixture": {"log_survival": [0.5], "counts": [1], "how": ""}},
+        {"mixture": {"log_survival": [-1], "counts": [-1], "how": ""}},
+        {"mixture": {"log_survival": [-1, -2], "counts": [1], "how": ""}},
+        {"mixture": {"log_survival": ["x"], "counts": [1], "how": ""}},
+    ],
+)
+def test_a_manifest_with_levels_that_are_none_is_refused(classes, tmp_path, levels):
+    model = tmp_path / "m"
+    shutil.copytree(classes[0].parent / "model", model)
+    manifest = json.loads((model / "manifest.json").read_text())
+    manifest["extra"]["conformity"] = levels
+    (model / "manifest.json").write_text(json.dumps(manifest))
+    for read in (Trained.load, answers.info):
+        with pytest.raises(ModelError, match=r"does not describe its calibration: .*train the model again"):
+            read(model)
+
+
+def test_members_that_the_data_refute_are_named(tmp_path):
+    """A prior that holds the network at 0 cannot follow a line; the other can."""
+    x = np.linspace(-2, 2, 60)
+    path = table(tmp_path / "t.csv", x=x, y=3 * x + 0.05 * np.cos(40 * x))
+    stiff = {**QUICK, "priors": (cbdl.priors.Normal(0, 1), cbdl.priors.Normal(0, 1e-3)), "plausible": 0.01}
+    summary = learning.fit(path, tmp_path / "m", Settings("y", **stiff), verbose=False)
+    assert len(summary["dropped"]) + summary["members"] == 4
+    assert {member.split()[1].rstrip(",") for member in summary["dropped"]} >= {"1"}
+
+
 def test_answers_are_those_of_the_model_by_hand(classes):
     path, trained, _ = classes
-    rows = list(answers.predict(trained, path, Options(alpha=0.1, phi=0.2, floor=True, keep=("id",))))
+    options = Options(alpha=0.1, method="union", phi=0.2, floor=True, keep=("id",))
+    rows = list(answers.predict(trained, path, options))
     credal = trained.model.predict(tables.encode(trained.columns, tables.read(path)), recipe.DRAWS)
     split = credal.uncertainty()
     assert [a["row"] for a in rows] == list(range(1, 121))
@@ -87,15 +164,16 @@ def test_answers_are_those_of_the_model_by_hand(classes):
 @pytest.mark.parametrize("kind", ["classes", "line"])
 def test_answers_and_scores_do_not_depend_on_the_pieces(kind, request, monkeypatch):
     path, trained, _ = request.getfixturevalue(kind)
-    whole = list(answers.predict(trained, path, Options()))
-    scores = answers.evaluate(trained, path, Options(phi=0.0))
+    options = Options(samples=8, phi=0.0)
+    whole = list(answers.predict(trained, path, options))
+    scores = answers.evaluate(trained, path, options)
     monkeypatch.setattr(tables.chunks, "__defaults__", (17,))
-    pieces = list(answers.predict(trained, path, Options()))
+    pieces = list(answers.predict(trained, path, options))
     for a, b in zip(whole, pieces, strict=True):
         assert a.keys() == b.keys()
         assert a["row"] == b["row"]
         assert a["epistemic"] == pytest.approx(b["epistemic"], abs=1e-6)
-    again = answers.evaluate(trained, path, Options(phi=0.0))
+    again = answers.evaluate(trained, path, options)
     for name in scores.keys() - {"floor"}:
         assert scores[name] == pytest.approx(again[name], rel=1e-5)
 

@@ -144,9 +144,7 @@ share = _between(0, 1, "strictly between 0 and 1")
 positive = _between(0, float("inf"), "a positive number")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Alpha = Annotated[
-    float, typer.Option(callback=share, help="The region covers with probability 1 - alpha or more.")
-]
+Alpha = Annotated[float, typer.Option(callback=share, help="The region covers with probability 1 - alpha.")]
 Phi = Annotated[
     float | None, typer.Option(help="Abstain where the aleatoric uncertainty (nats) is above this.")
 ]
@@ -238,8 +236,8 @@ def fit(
 ) -> None:
     """Train a credal set of Bayesian networks on a table.
 
-    Every pair of a prior and a network is trained; the model keeps them all. A run that is stopped can go on with
-    --resume.
+    Every pair of a prior and a network is trained; the model keeps those that the data do not refute, and the level
+    that regions need to cover new outcomes. A run that is stopped can go on with --resume.
     """
     with _reported(lambda: _how_to_go_on(out)):
         settings = learning.Settings(

@@ -106,6 +106,7 @@ def info(summary: Mapping[str, Any]) -> None:
     rows += [
         ("trained on", f"{summary['rows']:g} rows, seed {summary['seed']}"),
         ("members", str(summary["members"])),
+        *(("calibrated on", text) for text in _calibrations(extra.get("conformity") or {})),
         *(("prior", spelled(p)) for p in summary["priors"]),
         *(("network", spelled(q["net"])) for q in summary["likelihoods"]),
         ("method", spelled(summary["method"])),
@@ -116,6 +117,11 @@ def info(summary: Mapping[str, Any]) -> None:
     if held_out.get("rows"):
         _console().print()
         _pairs(f"On {held_out['rows']} rows that were held out", score_rows(held_out))
+
+
+def _calibrations(levels: Mapping[str, Any]) -> list[str]:
+    """Where the levels of calibrated regions come from; forms of predictives that agree in it say it once."""
+    return list(dict.fromkeys(f"{own['outcomes']} outcomes ({own['how']})" for own in levels.values()))
 
 
 def _kind(column: Mapping[str, Any]) -> str:

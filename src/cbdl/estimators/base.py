@@ -53,24 +53,30 @@ class Credal(BaseEstimator):  # type: ignore[misc]
             dtype=recipe.DTYPE,
             verbose=self.verbose,
         ).fit(X, y, sample_weight=weights, folds=folds_for(self.calibration, self.plausible, len(X)))
-        self.conformity_ = None if self.calibration is None else model.conformity(self.calibration)
+        self.conformity_ = None if self.calibration is None else self._levels(model)
         model.method = method
         self.model_ = model
         return self
 
+    def _levels(self, model: CBDL) -> Conformity:
+        """The levels that training outcomes needed."""
+        return model.conformity(self.calibration)
+
     def calibrate(self, X: Any, y: Any) -> Self:
         """Set the levels of calibrated regions by these rows, which must not be those of `fit`."""
-        X, y = validate_data(self, X, y, reset=False, dtype=np.float64, **self._target_checks)
         check_is_fitted(self)
+        X, y = validate_data(self, X, y, reset=False, dtype=np.float64, **self._target_checks)
         self.conformity_ = conformity(self._sets(X), self._outcomes(y))
         return self
 
-    def _region(self, sets: CredalSet, alpha: float, method: str, calibration: str | None) -> Region:
-        """The calibrated region, or with `calibration=None` the plain one of that kind."""
+    def _region(
+        self, sets: CredalSet, alpha: float, method: str | None, calibration: str | None, plain: str = "union"
+    ) -> Region:
+        """The calibrated region, unless a plain one is asked for, by its `method` or by `calibration=None`."""
         if calibration not in ("fit", None):
             raise ValueError(f'calibration is {calibration!r}; give "fit" or None')
-        if calibration is None or self.conformity_ is None:
-            return sets.region(alpha, method)
+        if method is not None or calibration is None or self.conformity_ is None:
+            return sets.region(alpha, plain if method is None else method)
         return self.conformity_.region(sets, alpha)
 
     def _seed(self) -> int:

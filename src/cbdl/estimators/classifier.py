@@ -15,7 +15,6 @@ from cbdl import recipe
 from cbdl.bayes import likelihoods
 from cbdl.bayes.methods import Method
 from cbdl.bayes.priors import PriorLike
-from cbdl.credal import CredalSet
 from cbdl.estimators.base import Credal
 from cbdl.estimators.networks import Architecture, factories
 from cbdl.estimators.weights import Floats, class_weights, sample_weights
@@ -135,23 +134,15 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
         return self._by_parts(X, lambda sets: sets.center())
 
     def predict_set(
-        self, X: Any, alpha: float = 0.05, method: str = "union", *, calibration: str | None = "fit"
+        self, X: Any, alpha: float = 0.05, method: str | None = None, *, calibration: str | None = "fit"
     ) -> NDArray[np.bool_]:
         """(rows, J) bool: labels that hold the true one for a share of 1 - alpha of new rows (Step 6, calibrated).
 
-        The credal region at the level that training rows needed, each predicted as if it had not been seen, and never
-        empty.
-        With `calibration=None`: the labels that the whole credal set covers with probability 1 - alpha, where `method`
-        is "union", "lower-density" or "minimal". Columns in the order of `classes_`.
+        The credal region at the level that training rows needed, each predicted as if it had not been seen; it is
+        never empty. With `calibration=None`, or with a `method` ("union", "lower-density" or "minimal"), the plain
+        one: labels that the whole credal set covers with probability 1 - alpha. Columns in the order of `classes_`.
         """
-
-        def mask(sets: CredalSet) -> NDArray[np.bool_]:
-            labels = np.asarray(self._region(sets, alpha, method, calibration).mask)
-            best = np.asarray(sets.center()).argmax(-1)
-            labels[np.arange(len(labels)), best] |= ~labels.any(-1)
-            return labels
-
-        return self._by_parts(X, mask)
+        return self._by_parts(X, lambda sets: self._region(sets, alpha, method, calibration).mask)
 
     def _outcomes(self, y: NDArray[Any]) -> NDArray[Any]:
         unknown = ~np.isin(y, self.classes_)

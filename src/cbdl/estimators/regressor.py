@@ -20,6 +20,8 @@ from cbdl.credal import CredalSet, Region
 from cbdl.estimators.base import Credal
 from cbdl.estimators.networks import Architecture, factories
 from cbdl.estimators.weights import Floats, sample_weights
+from cbdl.evaluate.conformal import Conformity
+from cbdl.model import CBDL
 from cbdl.prediction import Form
 
 
@@ -33,11 +35,12 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
       paper; faster regions). Several outputs are always Normals
     - `standardize`: inputs and targets to (weighted) mean 0 and variance 1
 
-    All other settings are those of `CredalClassifier`. Learned: `model_`, `n_features_in_`, `feature_names_in_`.
+    All other settings are those of `CredalClassifier`. Learned: `model_`, `conformity_` (the levels behind calibrated
+    intervals), `n_features_in_`, `feature_names_in_`.
 
     >>> import numpy as np
     >>> X = np.linspace(-3, 3, 60)[:, None]
-    >>> reg = CredalRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> reg = CredalRegressor(steps=300, random_state=0).fit(X, np.sin(X[:, 0]))
     >>> lower, upper = reg.predict_interval([[0.0], [9.0]])
     >>> bool(upper[1] - lower[1] > 3 * (upper[0] - lower[0]))      # it was never trained at 9
     True
@@ -113,6 +116,9 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
             check_scale(noise, "noise")
         return noises
 
+    def _levels(self, model: CBDL) -> Conformity:
+        return model.conformity(self.calibration, predictive=self.predictive)
+
     def _sets(self, rows: Floats) -> CredalSet:
         return self.model_.predict(rows, self.samples, predictive=self.predictive)
 
@@ -152,19 +158,20 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
         """(lower, upper), each shaped like `predict`: the hull of a region with a share of 1 - alpha of new outcomes.
 
         The credal region at the level that training rows needed, each predicted as if it had not been seen. With
-        `calibration=None` the plain one (Step 6): the whole credal set agrees that the outcome lies in it with
-        probability at least 1 - alpha; of several outputs, all of them at once. `method`, for plain regions: "union"
+        `calibration=None`, or with a `method`, the plain one (Step 6): the whole credal set agrees that the outcome
+        lies in it with probability at least 1 - alpha; of several outputs, all of them at once. `method`: "union"
         (default for one output), "lower-density" or "minimal"; for several outputs also "box" (the default there). With
         `return_region`, the region itself: between its ends it may have holes.
         """
         check_is_fitted(self)
-        several = math.prod(self._shape) > 1
-        chosen = method or ("box" if several else "union")
+        plain = "box" if math.prod(self._shape) > 1 else "union"
+
+        def region(sets: CredalSet) -> Region:
+            return self._region(sets, alpha, method, calibration, plain)
+
         if return_region:
-            return self._region(self._sets(self._rows(X)), alpha, chosen, calibration)
-        ends = self._by_parts(
-            X, lambda sets: np.stack(self._region(sets, alpha, chosen, calibration).hull(), 1)
-        )
+            return region(self._sets(self._rows(X)))
+        ends = self._by_parts(X, lambda sets: np.stack(region(sets).hull(), 1))
         return self._like_targets(ends[:, 0]), self._like_targets(ends[:, 1])
 
     def _outcomes(self, y: NDArray[Any]) -> NDArray[Any]:

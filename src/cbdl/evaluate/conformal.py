@@ -34,38 +34,52 @@ class Conformity:
     how: str = "held-out outcomes"
 
     def needed(self, alpha: float) -> float:
-        """log(1 - level) that a share of 1 - alpha of fresh outcomes needs; -inf if there are too few to know."""
+        """log(1 - level) that a share of 1 - alpha of fresh outcomes needs; -inf if only the whole space will do."""
+        order, place = self._place(alpha)
+        return -math.inf if place == len(order) else float(self.log_survival[order[place]])
+
+    def enough(self, alpha: float) -> bool:
+        """Whether there are enough outcomes to tell a share of 1 - alpha: 1 / alpha - 1 or more."""
+        order, place = self._place(alpha)
+        return place < len(order)
+
+    def _place(self, alpha: float) -> tuple[npt.NDArray[np.intp], int]:
+        """The outcomes by their levels, and which of them sets the level: the (n + 1)(1 - alpha)-th, rounded up."""
         check_alpha(alpha)
         order = np.argsort(-self.log_survival, kind="stable")
         total = np.cumsum(self.counts[order])
         rank = (total[-1] + 1) * (1 - alpha) - 1e-9
         # counts that are whole numbers make whole ranks
         rank = math.ceil(rank) if np.all(self.counts == np.round(self.counts)) else rank
-        place = int(np.searchsorted(total, rank - 1e-9))
-        return -math.inf if place == len(total) else float(self.log_survival[order[place]])
+        return order, int(np.searchsorted(total, rank - 1e-9))
 
     def region(self, prediction: CredalSet, alpha: float) -> Region:
         """The credal region of new predictions at the level that covers 1 - alpha; at level 1 - alpha, the plain
         one, where there are too few outcomes to know better."""
-        needed = self.needed(alpha)
-        if needed == -math.inf:
+        if not self.enough(alpha):
             return prediction.region(alpha)
-        return prediction.region_at_level(log_survival=needed)
+        return prediction.region_at_level(log_survival=self.needed(alpha))
 
     def to_json(self) -> dict[str, Any]:
-        """What `from_json` reads."""
-        logs = np.maximum(self.log_survival, -1e300)  # JSON has no infinity
-        return {"log_survival": logs.tolist(), "counts": self.counts.tolist(), "how": self.how}
+        """What `from_json` reads; null is the level of an outcome that only the whole space holds."""
+        logs = [None if log == -math.inf else log for log in self.log_survival.tolist()]
+        return {"log_survival": logs, "counts": self.counts.tolist(), "how": self.how}
 
     @classmethod
-    def from_json(cls, given: Mapping[str, Any]) -> Conformity:
+    def from_json(cls, given: Any) -> Conformity:
         """The inverse of `to_json`; a ValueError if it is not that."""
-        logs, counts = (np.asarray(given.get(name), dtype=np.float64) for name in ("log_survival", "counts"))
-        if logs.ndim != 1 or logs.shape != counts.shape or not len(logs) or not (counts > 0).all():
-            raise ValueError("a calibration holds equally many levels and counts, one at least")
+        if not isinstance(given, Mapping) or not isinstance(given.get("how"), str):
+            raise ValueError("a calibration is an object with log_survival, counts and how")
+        logs, counts = (_numbers(given.get(name), name) for name in ("log_survival", "counts"))
+        if not len(logs) or logs.shape != counts.shape:
+            raise ValueError(
+                f"a calibration holds as many levels as counts, one at least; it has {len(logs)} and {len(counts)}"
+            )
         if not (logs <= 0).all():
             raise ValueError("a calibration holds log(1 - level), which is at most 0")
-        return cls(logs, counts, str(given.get("how", "")))
+        if not ((counts > 0) & (counts < math.inf)).all():
+            raise ValueError("a calibration holds counts, which are positive and finite")
+        return cls(logs, counts, given["how"])
 
     def __repr__(self) -> str:
         levels = ", ".join(f"{1 - a:g}: {_spelled(self.needed(a))}" for a in (0.2, 0.1, 0.05))
@@ -139,7 +153,7 @@ def calibrate(prediction: CredalSet, y: ArrayLike, alpha: float) -> Calibration:
     check_alpha(alpha)
     scores = [conformity(s, y) for s in (prediction, prediction.point())]
     logs = [score.needed(alpha) for score in scores]
-    levels = [math.inf if needed == -math.inf else -math.expm1(needed) for needed in logs]
+    levels = [-math.expm1(log) if s.enough(alpha) else math.inf for s, log in zip(scores, logs, strict=True)]
     return Calibration(alpha, levels[0], levels[1], len(scores[0].counts), logs[0], logs[1])
 
 
@@ -151,6 +165,17 @@ def conformity(
     return Conformity(
         logs, np.ones_like(logs) if counts is None else np.asarray(counts, dtype=np.float64), how
     )
+
+
+def _numbers(given: Any, name: str) -> npt.NDArray[np.float64]:
+    """A list of JSON numbers, where null stands for -inf."""
+    plain = isinstance(given, list) and all(v is None or type(v) in (int, float) for v in given)
+    try:
+        if plain:
+            return np.array([-math.inf if v is None else v for v in given], dtype=np.float64)
+    except OverflowError:
+        pass
+    raise ValueError(f"a calibration holds {name} as a list of numbers")
 
 
 def _spelled(log_survival: float) -> str:

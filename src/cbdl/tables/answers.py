@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,8 +14,8 @@ from cbdl import recipe
 from cbdl.credal import CredalSet, Region
 from cbdl.evaluate.conformal import Conformity
 from cbdl.model import CBDL, load
-from cbdl.prediction import Form
-from cbdl.store import read_manifest
+from cbdl.prediction import FORMS, Form
+from cbdl.store import ModelError, read_manifest
 from cbdl.tables.columns import Column, as_number, encode, from_json, to_json
 from cbdl.tables.files import Chunk, Floats, TableError, UsageError, chunks
 
@@ -32,8 +32,8 @@ class Trained:
     target: str
     classes: tuple[str, ...]
     columns: tuple[Column, ...]
-    conformity: Conformity | None = None
-    """The levels of calibrated regions; None: the model was not calibrated."""
+    conformity: Mapping[Form, Conformity] = field(default_factory=dict)
+    """The levels of calibrated regions, for predictives of each form; none if the model was not calibrated."""
 
     @classmethod
     def load(cls, folder: str | Path) -> Trained:
@@ -42,28 +42,38 @@ class Trained:
         extra = read_manifest(folder)["extra"]
         if "columns" not in extra:
             raise TableError(f"{folder} was not trained from a table; use it from Python: cbdl.load")
-        columns = from_json(extra["columns"])
-        levels = extra.get("conformity")
-        known = None if levels is None else Conformity.from_json(levels)
-        return cls(load(folder), extra["task"], extra["target"], tuple(extra["classes"]), columns, known)
+        columns, levels = from_json(extra["columns"]), _conformity(folder, extra)
+        return cls(load(folder), extra["task"], extra["target"], tuple(extra["classes"]), columns, levels)
 
     def described(self) -> dict[str, Any]:
         """What a saved model keeps beside its networks."""
-        columns = to_json(self.columns)
-        levels = None if self.conformity is None else self.conformity.to_json()
         return {
             "task": self.task,
             "target": self.target,
             "classes": list(self.classes),
-            "columns": columns,
-            "conformity": levels,
+            "columns": to_json(self.columns),
+            "conformity": {form: levels.to_json() for form, levels in self.conformity.items()},
         }
 
     def region(self, credal: CredalSet, options: Options) -> Region:
         """The calibrated region, or the plain one of the kind that is asked for."""
-        if options.method is None and self.conformity is not None:
-            return self.conformity.region(credal, options.alpha)
+        levels = self.conformity.get(options.predictive) if options.method is None else None
+        if levels is not None:
+            return levels.region(credal, options.alpha)
         return credal.region(options.alpha, options.method or "union")
+
+
+def _conformity(folder: str | Path, extra: Mapping[str, Any]) -> dict[Form, Conformity]:
+    """The levels that a manifest holds; a ModelError if they are none."""
+    given = extra.get("conformity")
+    try:
+        if not isinstance(given, dict) or set(given) - set(FORMS):
+            raise ValueError(f"it must hold the levels of {' and of '.join(FORMS)} predictives, or nothing")
+        return {form: Conformity.from_json(given[form]) for form in FORMS if form in given}
+    except ValueError as error:
+        raise ModelError(
+            f"{folder} does not describe its calibration: {error}; train the model again"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -210,5 +220,9 @@ def info(folder: str | Path) -> dict[str, Any]:
         "files",
     )
     summary: dict[str, Any] = {name: manifest[name] for name in names}
+    if "columns" in manifest["extra"]:
+        levels = _conformity(folder, manifest["extra"])
+        known = {form: {"outcomes": len(own.counts), "how": own.how} for form, own in levels.items()}
+        summary["extra"] = {**manifest["extra"], "conformity": known}
     summary["members"] = sum(len(part["members"]) for part in manifest["parts"])
     return {"model": str(folder), **summary, "checked": not own}

@@ -15,8 +15,10 @@ from cbdl import nets, recipe
 from cbdl.bayes import likelihoods
 from cbdl.bayes.priors import Prior
 from cbdl.engines import Engine
+from cbdl.evaluate.conformal import Conformity
 from cbdl.left_out import How, folds_for
 from cbdl.model import CBDL
+from cbdl.prediction import FORMS, Form
 from cbdl.store import MANIFEST
 from cbdl.tables.answers import Labels, Options, Task, Trained, scores
 from cbdl.tables.columns import LEVELS, Column, as_number, encode, is_missing, is_numeric, learn_columns
@@ -104,7 +106,9 @@ def fit(
     run.mkdir(parents=True, exist_ok=True)
     count = folds_for(settings.calibration, settings.plausible, len(train))
     model.fit(table.X[train], table.y[train], checkpoint_dir=run, folds=count)
-    levels = None if settings.calibration is None else model.conformity(settings.calibration)
+    levels: dict[Form, Conformity] = {}
+    if settings.calibration is not None:
+        levels = {form: model.conformity(settings.calibration, predictive=form) for form in FORMS}
     trained = Trained(model, table.task, table.target, table.classes, table.columns, levels)
     held_out: dict[str, Any] = {"rows": len(test)}
     if len(test):

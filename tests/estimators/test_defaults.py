@@ -1,0 +1,58 @@
+"""What an estimator does when nothing is said: it learns, drops who is refuted, calibrates, and passes every check."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
+from sklearn.model_selection import train_test_split
+from sklearn.utils.estimator_checks import check_estimator
+
+from cbdl import CredalClassifier, CredalRegressor, recipe
+
+
+def halves(load: Any) -> tuple[Any, ...]:
+    X, y = load(return_X_y=True)
+    return tuple(
+        train_test_split(X, y, test_size=0.25, random_state=0, stratify=y if len(set(y)) < 20 else None)
+    )
+
+
+@pytest.fixture(scope="session")
+def default() -> CredalClassifier:
+    """The one default model of the quick tests."""
+    X, _, y, _ = halves(load_iris)
+    return CredalClassifier(random_state=0).fit(X, y)
+
+
+def test_the_defaults_learn_iris_and_keep_both_promises(default: CredalClassifier) -> None:
+    _, X, _, y = halves(load_iris)
+    assert default.score(X, y) > 0.92
+    judged = default.model_.plausibility
+    assert judged is not None
+    assert len(judged.verdicts) == len(recipe.PRIORS) * len(recipe.HIDDEN)
+    assert sum(v.kept for v in judged.verdicts) == default.predict_credal(X).num_extremes
+    assert default.conformity_ is not None
+    assert default.conformity_.how == "5 folds"
+    assert default.conformity_.counts.sum() == 112
+    # 38 rows, each covered with 0.95: 29 or fewer with probability 8.5e-5 (scipy.stats.binom.cdf)
+    assert default.predict_set(X, 0.05)[np.arange(len(X)), y].sum() > 29
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("load", "least"),
+    [(load_wine, 0.95), (load_breast_cancer, 0.94), (load_digits, 0.95), (load_diabetes, 0.3)],
+)
+def test_the_defaults_learn_small_tables(load: Any, least: float) -> None:
+    X, X_new, y, y_new = halves(load)
+    kind = CredalRegressor if load is load_diabetes else CredalClassifier
+    assert kind(random_state=0).fit(X, y).score(X_new, y_new) > least
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [CredalClassifier, CredalRegressor])
+def test_the_defaults_pass_all_checks(kind: Any) -> None:
+    check_estimator(kind(), on_skip=None)
