@@ -17,7 +17,13 @@ from cbdl.bayes.methods import (
     MeanField,
 )
 from cbdl.bayes.methods.divergences import ChiSquared, Renyi
-from cbdl.credal import CategoricalCredalSet, DiagonalNormalCredalSet, MixtureCredalSet, NormalCredalSet
+from cbdl.credal import (
+    CategoricalCredalSet,
+    DiagonalNormalCredalSet,
+    IntervalCredalSet,
+    MixtureCredalSet,
+    NormalCredalSet,
+)
 from cbdl.model import CBDL, load
 
 if _TYPE_CHECKING:
@@ -36,6 +42,7 @@ __all__ = [
     "DiagonalNormalCredalSet",
     "Dropout",
     "Ensemble",
+    "IntervalCredalSet",
     "Laplace",
     "LastLayer",
     "LowRank",
