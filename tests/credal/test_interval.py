@@ -190,6 +190,21 @@ def test_no_extreme_point_has_less_than_the_lower_entropy(both):
     np.testing.assert_allclose(best.value, truth, atol=8 * 3e-11)
 
 
+@pytest.mark.parametrize(
+    ("lower", "upper"),
+    [
+        ([0.0, 0.004, 0.077, 0.053], [0.562, 0.105, 0.424, 0.518]),
+        ([0.0, 0.148, 0.009, 0.001, 0.117, 0.0], [0.488, 0.317, 0.257, 0.053, 0.388, 0.492]),
+        ([0.098, 0.059, 0.0, 0.0, 0.174, 0.043, 0.0], [0.372, 0.295, 0.549, 0.154, 0.359, 0.303, 0.442]),
+        ([0.0, 0.0, 0.0, 0.0, 0.08, 0.08, 0.02], [0.286, 0.2545, 0.32, 0.08, 0.16, 0.08, 0.184]),
+    ],
+)
+def test_a_class_that_is_full_in_the_relaxation_may_be_the_one_between_its_bounds(lower, upper):
+    cs = cbdl.IntervalCredalSet(lower, upper)
+    truth = entr(corners(cs.lower, cs.upper)).sum(-1).min()
+    np.testing.assert_allclose(cs.lower_entropy(), truth, atol=8 * 3e-11)
+
+
 def test_a_search_that_is_cut_short_says_by_how_much_it_may_be_wrong(monkeypatch):
     from cbdl.credal.classes import box_entropy
 
