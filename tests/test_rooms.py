@@ -20,6 +20,7 @@ BELOW: dict[str, set[str]] = {
     "engines": {"bayes", *GROUND},
     "store": {"bayes", *GROUND},
     "evaluate": {"credal", *GROUND},
+    "constructions": {"bayes", "credal", *GROUND},
     "prediction": {"bayes", "credal", *GROUND},
     "model": {"prediction", "evaluate", "store", "engines", "bayes", "credal", *GROUND},
     "recipe": {"bayes", *GROUND},

@@ -4,7 +4,7 @@ from importlib.metadata import version as _version
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from cbdl import credal, engines, nets
+from cbdl import constructions, credal, engines, nets
 from cbdl.bayes import likelihoods, priors
 from cbdl.bayes.methods import (
     HMC,
@@ -51,6 +51,7 @@ __all__ = [
     "NormalCredalSet",
     "Renyi",
     "__version__",
+    "constructions",
     "credal",
     "engines",
     "likelihoods",

@@ -133,9 +133,15 @@ class Cohort:
             initial_buffers={n: b[list(rows)] for n, b in self.initial_buffers.items()},
         )
 
-    def score(self, batch: Batch, out: Tensor, noise: Tensor) -> Tensor:
-        """The weighted sum of the batch's negative log densities (members, draws), in standardised units."""
+    def score(self, batch: Batch, out: Tensor, noise: Tensor, *, emphasised: bool = False) -> Tensor:
+        """The weighted sum of the batch's negative log densities (members, draws), in standardised units.
+
+        `emphasised`: with the weights that the likelihood gives to rows in training.
+        """
         density = self.likelihood.log_density(out, batch.y, noise, self.unit)
+        emphasis = self.likelihood.emphasis(density.detach()) if emphasised else None
+        if emphasis is not None:
+            density = density * emphasis
         return -(density.sum(-1) * batch.weight if batch.weight.ndim == 0 else density @ batch.weight)
 
     def scorer(self, batch: Batch) -> Scorer:
@@ -230,7 +236,7 @@ class Scorer:
     batch: Batch
 
     def __call__(self, out: Tensor, noise: Tensor) -> Tensor:
-        return self.cohort.score(self.batch, out, noise)
+        return self.cohort.score(self.batch, out, noise, emphasised=True)
 
     def slope(self, out: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
         """nll (members, draws), its derivative by the outputs and by the noise (members, draws, Q), or None."""
