@@ -23,6 +23,7 @@ BELOW: dict[str, set[str]] = {
     "constructions": {"bayes", "credal", *GROUND},
     "prediction": {"bayes", "credal", *GROUND},
     "model": {"prediction", "evaluate", "store", "engines", "bayes", "credal", *GROUND},
+    "baselines": {"model", "bayes", "credal", *GROUND},
     "recipe": {"bayes", *GROUND},
     "estimators": {"model", "recipe", "prediction", "evaluate", "bayes", "credal", *GROUND},
     "tables": {"model", "recipe", "prediction", "evaluate", "store", "engines", "bayes", "credal", *GROUND},

@@ -4,7 +4,7 @@ from importlib.metadata import version as _version
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from cbdl import constructions, credal, engines, nets
+from cbdl import baselines, constructions, credal, engines, evaluate, nets
 from cbdl.bayes import likelihoods, priors
 from cbdl.bayes.methods import (
     HMC,
@@ -51,9 +51,11 @@ __all__ = [
     "NormalCredalSet",
     "Renyi",
     "__version__",
+    "baselines",
     "constructions",
     "credal",
     "engines",
+    "evaluate",
     "likelihoods",
     "load",
     "nets",
