@@ -21,6 +21,7 @@ BELOW: dict[str, set[str]] = {
     "store": {"bayes", *GROUND},
     "evaluate": {"credal", *GROUND},
     "constructions": {"bayes", "credal", *GROUND},
+    "data": {*GROUND},
     "prediction": {"bayes", "credal", *GROUND},
     "model": {"prediction", "evaluate", "store", "engines", "bayes", "credal", *GROUND},
     "baselines": {"model", "bayes", "credal", *GROUND},

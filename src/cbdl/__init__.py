@@ -4,7 +4,7 @@ from importlib.metadata import version as _version
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from cbdl import baselines, constructions, credal, engines, evaluate, nets
+from cbdl import baselines, constructions, credal, data, engines, evaluate, nets
 from cbdl.bayes import likelihoods, priors
 from cbdl.bayes.methods import (
     HMC,
@@ -54,6 +54,7 @@ __all__ = [
     "baselines",
     "constructions",
     "credal",
+    "data",
     "engines",
     "evaluate",
     "likelihoods",
