@@ -1,6 +1,7 @@
-"""Data sets of images: readers of the public files, downloads, conversions."""
+"""Data sets of images: readers of the public files, downloads, conversions, corruptions."""
 
 from cbdl.data.catalogue import CATALOGUE, DataSet, data_set
+from cbdl.data.corruptions import CIFAR10_C, CORRUPTIONS, MNIST_C, corrupt
 from cbdl.data.fetch import FetchError, fetch, folder
 from cbdl.data.formats import DataError, read_cifar, read_idx, read_svhn
 from cbdl.data.images import Images
@@ -8,11 +9,15 @@ from cbdl.data.load import NAMES, load
 
 __all__ = [
     "CATALOGUE",
+    "CIFAR10_C",
+    "CORRUPTIONS",
+    "MNIST_C",
     "NAMES",
     "DataError",
     "DataSet",
     "FetchError",
     "Images",
+    "corrupt",
     "data_set",
     "fetch",
     "folder",
