@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import cbdl
-from cbdl import credal, engines, likelihoods, nets, priors
+from cbdl import constructions, credal, engines, evaluate, likelihoods, nets, priors
 
 TEXT = (Path(__file__).parent.parent / "docs" / "api.md").read_text()
 
@@ -20,6 +20,16 @@ def test_every_public_name_is_in_the_reference(name):
 @pytest.mark.parametrize("name", credal.__all__)
 def test_every_name_of_the_kernel_is_in_the_reference(name):
     assert f"cbdl.credal.{name}" in TEXT or f"cbdl.{name}" in TEXT
+
+
+@pytest.mark.parametrize("name", constructions.__all__)
+def test_every_construction_is_in_the_reference(name):
+    assert f"cbdl.constructions.{name}" in TEXT
+
+
+@pytest.mark.parametrize("name", evaluate.__all__)
+def test_every_score_is_in_the_reference(name):
+    assert f"cbdl.evaluate.{name}" in TEXT
 
 
 @pytest.mark.parametrize("module", [priors, likelihoods])

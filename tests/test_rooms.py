@@ -20,9 +20,12 @@ BELOW: dict[str, set[str]] = {
     "engines": {"bayes", *GROUND},
     "store": {"bayes", *GROUND},
     "evaluate": {"credal", *GROUND},
+    "constructions": {"bayes", "credal", *GROUND},
+    "data": {*GROUND},
     "prediction": {"bayes", "credal", *GROUND},
     "left_out": {"prediction", "bayes", "credal", *GROUND},
     "model": {"left_out", "prediction", "evaluate", "store", "engines", "bayes", "credal", *GROUND},
+    "baselines": {"model", "bayes", "credal", *GROUND},
     "recipe": {"bayes", *GROUND},
     "estimators": {"model", "left_out", "recipe", "prediction", "evaluate", "bayes", "credal", *GROUND},
     "tables": {

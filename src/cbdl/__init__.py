@@ -4,7 +4,7 @@ from importlib.metadata import version as _version
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from cbdl import credal, engines, nets
+from cbdl import baselines, constructions, credal, data, engines, evaluate, nets
 from cbdl.bayes import likelihoods, priors
 from cbdl.bayes.methods import (
     HMC,
@@ -18,7 +18,13 @@ from cbdl.bayes.methods import (
     MeanField,
 )
 from cbdl.bayes.methods.divergences import ChiSquared, Renyi
-from cbdl.credal import CategoricalCredalSet, DiagonalNormalCredalSet, MixtureCredalSet, NormalCredalSet
+from cbdl.credal import (
+    CategoricalCredalSet,
+    DiagonalNormalCredalSet,
+    IntervalCredalSet,
+    MixtureCredalSet,
+    NormalCredalSet,
+)
 from cbdl.model import CBDL, load
 
 if _TYPE_CHECKING:
@@ -38,6 +44,7 @@ __all__ = [
     "DiagonalNormalCredalSet",
     "Dropout",
     "Ensemble",
+    "IntervalCredalSet",
     "Laplace",
     "LastLayer",
     "LowRank",
@@ -46,8 +53,12 @@ __all__ = [
     "NormalCredalSet",
     "Renyi",
     "__version__",
+    "baselines",
+    "constructions",
     "credal",
+    "data",
     "engines",
+    "evaluate",
     "likelihoods",
     "load",
     "nets",

@@ -22,7 +22,7 @@ from cbdl.bayes.likelihoods import Likelihood, agree
 from cbdl.bayes.methods import MeanField, Method
 from cbdl.bayes.methods.protocol import check_method_argument
 from cbdl.bayes.plausible import Plausibility, check_cut, judge
-from cbdl.bayes.predictive import simulate
+from cbdl.bayes.predictive import averages, simulate
 from cbdl.bayes.priors import PriorLike
 from cbdl.bayes.train import Run
 from cbdl.credal import Array, CredalSet
@@ -227,6 +227,17 @@ class CBDL:
         """Outcomes drawn as in the paper's appendix "post_pred_app": a parameter, then y. (rows, m, n, ...)."""
         drawn = simulate(self.learned, self._inputs(X), n, seed)
         return drawn if isinstance(X, Tensor) else drawn.numpy()
+
+    def predict_draws(self, X: Any, samples: int = DRAWS) -> Array:
+        """(rows, m, samples, J): the class probabilities of every draw of every member; `predict` averages them."""
+        if self.learned.space != "classes":
+            raise ValueError(
+                f"predict_draws is for classes; this model predicts {self.learned.space} outcomes"
+            )
+        if int(samples) != samples or samples < 1:
+            raise ValueError(f"samples is {samples!r}; give a whole number of at least 1")
+        probs, _ = averages(self.learned, self._inputs(X), torch.eye(int(samples), dtype=torch.float64))
+        return probs.to(X.device) if isinstance(X, Tensor) else probs.numpy()
 
     def acquire(self, X_pool: Any, n: int, samples: int | Literal["auto"] = DRAWS) -> Array:
         """Active learning: indices of the `n` inputs of the pool with the highest epistemic uncertainty."""

@@ -19,7 +19,7 @@ from cbdl.cli.app import RegionName
 from cbdl.credal.line import regions as line_regions
 from cbdl.tables import answers
 
-COMMANDS = ("fit", "predict", "evaluate", "info", "demo", "study")
+COMMANDS = ("fit", "predict", "evaluate", "info", "demo", "study", "data")
 FAST = [
     "--net",
     "mlp:8",

@@ -112,7 +112,7 @@ class BernoulliCredalSet(CredalSet):
 class Kind:
     """How to make sets of one kind, and arguments that fit them.
 
-    make:    (batch shape, kind of array, m) -> set; its last extreme repeats the first
+    make:    (batch shape, kind of array, m) -> set; its last extreme repeats the first, if the kind `repeats` any
     outcome: (batch shape) -> one outcome per set
     event_shape: of the mean of one extreme; hull_shape: of the ends of a region
     """
@@ -125,6 +125,7 @@ class Kind:
     event_shape: tuple[int, ...] = ()
     hull_shape: tuple[int, ...] = ()
     finite: bool = False
+    repeats: bool = True
 
     def __repr__(self) -> str:
         return self.name
@@ -146,6 +147,13 @@ def _classes(batch: tuple[int, ...] = (), kind: str = "numpy", m: int = 3) -> Cr
     probs = np.random.default_rng(0).dirichlet(np.ones(4), size=(*batch, m))
     probs[..., -1, :] = probs[..., 0, :]
     return cbdl.CategoricalCredalSet(*_given(kind, probs))
+
+
+def _intervals(batch: tuple[int, ...] = (), kind: str = "numpy", m: int = 3) -> CredalSet:
+    """(1 - e) p + e (any distribution): a box with one extreme per class."""
+    free = 0.3 if m == 3 else 0.0
+    lower = (1 - free) * np.random.default_rng(0).dirichlet(np.ones(3), size=batch)
+    return cbdl.IntervalCredalSet(*_given(kind, lower, lower + free))
 
 
 def _normals(batch: tuple[int, ...] = (), kind: str = "numpy", m: int = 3) -> CredalSet:
@@ -181,6 +189,7 @@ def _points(batch: tuple[int, ...]) -> np.ndarray:
 
 KINDS = [
     Kind("classes", _classes, _labels, [0, 1], lambda y: 1.0 * y, (4,), (), True),
+    Kind("intervals", _intervals, _labels, [0, 1], lambda y: 1.0 * y, (3,), (), True, False),
     Kind("normals", _normals, _reals, (-1.0, 1.0), lambda y: y * y),
     Kind("mixtures", _mixtures, _reals, (-1.0, 1.0), lambda y: y * y),
     Kind("diagonal", _diagonal, _points, [[-1.0, 1.0], [-1.0, 1.0]], lambda y: y[..., 0], (2,), (2,)),

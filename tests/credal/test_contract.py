@@ -169,7 +169,7 @@ def test_pickles_come_back_as_they_were(kind, given):
     assert pickle.loads(pickle.dumps(cs.region(0.1))).contains(y).shape == (3,)
 
 
-@every_kind
+@pytest.mark.parametrize("kind", [k for k in KINDS if k.repeats], ids=repr)
 def test_reduction_keeps_the_hull_and_drops_repetitions(kind):
     cs = kind.make((3,))
     assert cs.extremes().tolist() == [[True, True, False]] * 3

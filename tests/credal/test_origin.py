@@ -72,7 +72,7 @@ def test_slices_keep_their_origin(kind, known):
     assert cs[1][2].floor == 53
 
 
-@every_kind
+@pytest.mark.parametrize("kind", [k for k in KINDS if k.repeats], ids=repr)
 @pytest.mark.parametrize("known", [False, True])
 def test_reduction_names_who_stayed_and_keeps_the_floor_of_all(kind, known):
     cs = predicted(kind)

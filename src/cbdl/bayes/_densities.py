@@ -154,3 +154,17 @@ def draw_horseshoe(source: torch.Generator, loc: Tensor, scale: Tensor) -> Tenso
 def draw_regularised_horseshoe(source: torch.Generator, loc: Tensor, scale: Tensor, slab: Tensor) -> Tensor:
     local = scale * _half_cauchy(source, loc)
     return loc + local * slab / torch.hypot(local, slab) * _normal(source, loc)
+
+
+def worst_rows(density: Tensor, share: float) -> Tensor:
+    """Weights of rows (..., batch): those with the lowest log densities, a `share` of them, have 1 / share, others 0.
+
+    At least one row; they sum to the number of rows, so that the loss keeps its scale.
+
+    >>> worst_rows(torch.tensor([-1.0, -3.0, -2.0, -0.5]), 0.5)
+    tensor([0., 2., 2., 0.])
+    """
+    rows = density.shape[-1]
+    kept = max(1, math.ceil(share * rows - 1e-9))
+    worst = density.topk(kept, dim=-1, largest=False).indices
+    return torch.zeros_like(density).scatter_(-1, worst, rows / kept)

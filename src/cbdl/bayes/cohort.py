@@ -172,12 +172,24 @@ class Cohort:
         seen = batch.folds != torch.tensor(out, device=batch.folds.device).unsqueeze(1)
         return (seen * batch.weight).unsqueeze(1)
 
-    def score(self, batch: Batch, out: Tensor, noise: Tensor, members: slice = slice(None)) -> Tensor:
+    def score(
+        self,
+        batch: Batch,
+        out: Tensor,
+        noise: Tensor,
+        members: slice = slice(None),
+        *,
+        emphasised: bool = False,
+    ) -> Tensor:
         """The weighted sum of the batch's negative log densities (members, draws), in standardised units.
 
-        `out` and `noise` are those of `members`.
+        `out` and `noise` are those of `members`. `emphasised`: with the weights that the likelihood gives to rows in
+        training.
         """
         density = self.likelihood.log_density(out, batch.y, noise, self.unit)
+        emphasis = self.likelihood.emphasis(density.detach()) if emphasised else None
+        if emphasis is not None:
+            density = density * emphasis
         weight = self.weights(batch, members)
         return -(density.sum(-1) * weight if weight.ndim == 0 else (density * weight).sum(-1))
 
@@ -284,7 +296,7 @@ class Scorer:
     batch: Batch
 
     def __call__(self, out: Tensor, noise: Tensor, members: slice = slice(None)) -> Tensor:
-        return self.cohort.score(self.batch, out, noise, members)
+        return self.cohort.score(self.batch, out, noise, members, emphasised=True)
 
     def slope(self, out: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
         """nll (members, draws), its derivative by the outputs and by the noise (members, draws, Q), or None."""

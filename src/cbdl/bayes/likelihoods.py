@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from cbdl.nets.instances import as_factory
 
-from ._densities import HALF_LOG_2PI
+from ._densities import HALF_LOG_2PI, worst_rows
 from .counts import HIGH, LOW, poisson_entropy, poisson_log_density
 from .targets import check_labels, check_scale, check_size, check_variety, dims
 
@@ -94,6 +94,10 @@ class Likelihood:
         """`log_density` with its derivatives, where they are written out; else None."""
         return None
 
+    def emphasis(self, density: Tensor) -> Tensor | None:
+        """The weight of every row of a batch in training, from its log density (members, draws, batch); None: all 1."""
+        return None
+
     def describe(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor) -> dict[str, Tensor]:
         """The predictive distribution's numbers in the user's units, each (members, draws, batch, ...).
 
@@ -132,10 +136,22 @@ def _draw_class(probs: Tensor, source: torch.Generator) -> Tensor:
 
 @dataclass(frozen=True)
 class Categorical(Likelihood):
-    """Classes 0, ..., J - 1 with probabilities softmax(network output (batch, J))."""
+    """Classes 0, ..., J - 1 with probabilities softmax(network output (batch, J)).
+
+    `worst`: members learn from that share of every batch, the rows that they predict worst (a robust member).
+    """
 
     net: Factory
+    worst: float = 1.0
     space: ClassVar[Literal["classes"]] = "classes"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.worst <= 1:
+            raise ValueError(f"worst is {self.worst}; it is a share of the rows, above 0 and at most 1")
+
+    def emphasis(self, density: Tensor) -> Tensor | None:
+        return None if self.worst == 1 else worst_rows(density, self.worst)
 
     def check(self, y: Tensor, whole: bool = True) -> None:
         check_labels(y)
@@ -157,6 +173,8 @@ class Categorical(Likelihood):
         )
 
     def slope(self, out: Tensor, y: Tensor, noise: Tensor, unit: Tensor) -> Slope | None:
+        if self.worst < 1:
+            return None
         log_p = out.log_softmax(-1)
         at = y.view(1, 1, -1, 1).expand(*out.shape[:3], 1)
         by_out = log_p.exp().neg_().scatter_add_(-1, at, torch.ones_like(log_p[..., :1]))

@@ -18,6 +18,7 @@ import typer
 from cbdl import __version__, files, recipe
 from cbdl.bayes.checkpoint import CheckpointError
 from cbdl.cli import show
+from cbdl.cli.data import data
 from cbdl.cli.spelling import parse_net, parse_prior
 from cbdl.engines import Engine, Local, Processes, Ray, WorkerError
 from cbdl.left_out import How
@@ -36,6 +37,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+app.add_typer(data, name="data")
 
 
 class TaskName(StrEnum):

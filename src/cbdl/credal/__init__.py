@@ -5,6 +5,7 @@ from cbdl.credal._border import Array, ArrayLike, check_alpha
 from cbdl.credal._optimum import Certified
 from cbdl.credal.base import CredalSet, Decomposition, Origin, Region, Uncertainty
 from cbdl.credal.classes.categorical import CategoricalCredalSet
+from cbdl.credal.classes.interval import IntervalCredalSet
 from cbdl.credal.content import region_level
 from cbdl.credal.entropy import reference_entropy
 from cbdl.credal.euclidean.events import Box, HalfSpace
@@ -23,6 +24,7 @@ __all__ = [
     "DiagonalMixture",
     "DiagonalNormalCredalSet",
     "HalfSpace",
+    "IntervalCredalSet",
     "MixtureCredalSet",
     "NormalCredalSet",
     "Origin",

@@ -95,11 +95,18 @@ class CredalSet(ABC):
 
     @abstractmethod
     def _entropies(self) -> tuple[Tensor, Tensor]:
-        """(..., m) twice: the entropy of each extreme in nats, and the numerical error of it."""
+        """(..., m) twice: the entropy of each extreme in nats, and the numerical error of it.
+
+        Here and in `_probabilities` and `_expectations`, a kind that does not list its extremes may give the least
+        and the largest alone."""
 
     @abstractmethod
     def _upper_entropy(self) -> Optimum:
         """sup over the hull of the entropy, in nats, with its certificate."""
+
+    def _excess(self) -> float:
+        """The most by which a mixture can have more entropy than the largest of `_entropies`, in nats."""
+        return math.log(self._extremes)
 
     @abstractmethod
     def _log_survival(self, y: ArrayLike) -> Tensor:
@@ -203,8 +210,8 @@ class CredalSet(ABC):
 
     def with_origin(self, origin: Origin) -> Self:
         """The same set, coming from `origin`, whose members are its extremes in order."""
-        if len(origin.members) != self._extremes:
-            raise ValueError(f"origin has {len(origin.members)} members for {self._extremes} extremes")
+        if len(origin.members) != self.num_extremes:
+            raise ValueError(f"origin has {len(origin.members)} members for {self.num_extremes} extremes")
         new = self._like(*self._parameters)
         new._source = Source(origin)
         return new
@@ -302,7 +309,7 @@ class CredalSet(ABC):
             aleatoric=out(lower / unit),
             epistemic=out((total - lower) / unit),
             epistemic_lower=out(bracket / unit),
-            epistemic_upper=out((bracket + math.log(self._extremes)) / unit),
+            epistemic_upper=out((bracket + self._excess()) / unit),
             gap=out(upper.gap / unit),
             error=out(error / unit),
         )
@@ -470,7 +477,7 @@ class CredalSet(ABC):
 
     def _weights(self, weights: ArrayLike | None) -> Tensor:
         """(..., m): weights of the extremes, checked; equal ones for None."""
-        return extreme_weights(weights, self._extremes, self._batch).to(self._device)
+        return extreme_weights(weights, self.num_extremes, self._batch).to(self._device)
 
     @property
     def _device(self) -> torch.device:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, cast, overload
+from typing import Any, Literal, overload
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,7 +13,6 @@ from cbdl.credal._border import (
     Array,
     ArrayLike,
     border_of,
-    check_finite,
     check_probabilities,
     check_shape,
     float64,
@@ -25,6 +22,7 @@ from cbdl.credal._border import (
 from cbdl.credal._optimum import Certified, Optimum
 from cbdl.credal.base import Base, CredalSet, Distribution, Gamble, Utility
 from cbdl.credal.classes import hartley, hull, regions
+from cbdl.credal.classes.arguments import class_cost, distributions, utilities
 from cbdl.credal.classes.distance import distance
 from cbdl.credal.classes.events import class_event, class_gamble
 from cbdl.credal.classes.regions import ClassRegion
@@ -208,7 +206,7 @@ class CategoricalCredalSet(CredalSet):
 
     def _actions(self, rule: str, utility: Utility | None = None) -> Tensor:
         """(B, A) bool: the actions that the rule keeps; by default the classes, with utility 1 if right."""
-        U = None if utility is None else self._utility(utility)
+        U = None if utility is None else utilities(utility, self.num_classes, self._border, self._device)
         A = self.num_classes if U is None else U.shape[0]
 
         def part(P: Tensor) -> tuple[Tensor]:
@@ -267,55 +265,13 @@ class CategoricalCredalSet(CredalSet):
         `certificate`, the value with its gap and the weights of the nearest mixture.
         """
         P, target, shape = self._against(p)
-        best = distance(P, target, kind, order=order, cost=self._cost(cost)).reshaped(shape)
+        best = distance(
+            P, target, kind, order=order, cost=class_cost(cost, self.num_classes, self._device)
+        ).reshaped(shape)
         return best.out(self._border) if certificate else self._border.out(best.value)
-
-    # --- arguments of the methods above ----------------------------------------------------------------
-
-    def _utility(self, utility: Utility) -> Tensor:
-        if isinstance(utility, Sequence) and any(callable(f) for f in utility):
-            each = [class_gamble(f, self.num_classes, torch.Size(), self._border) for f in utility]
-            return torch.stack([f.expand(self.num_classes) for f in each]).to(self._device)
-        U = float64(cast(ArrayLike, utility), "utility")
-        if U.ndim != 2 or U.shape[-1] != self.num_classes or not U.shape[0]:
-            raise ValueError(
-                f"utility has shape {tuple(U.shape)}; it must be (A, {self.num_classes}), a row an action"
-            )
-        check_finite(U, "utility")
-        return U.to(self._P.device)
-
-    def _cost(self, cost: ArrayLike | Literal["index"] | None) -> Tensor | Literal["index"] | None:
-        if cost is None:
-            return None
-        if isinstance(cost, str):
-            if cost != "index":
-                raise ValueError(f'cost is {cost!r}; give a matrix (J, J), "index", or None for 0 and 1')
-            return "index"
-        C, J = float64(cost, "cost"), self.num_classes
-        if C.shape != (J, J):
-            raise ValueError(f"cost has shape {tuple(C.shape)}; it must be ({J}, {J})")
-        check_finite(C, "cost")
-        return C.to(self._P.device)
 
     def _against(self, p: Distribution) -> tuple[Tensor, Tensor, torch.Size]:
         """Sets (n, m, J) and distributions (n, J) in pairs, and the shape of the answer."""
-        p, J = self._distribution(p), self.num_classes
-        target = float64(p, "p")
-        try:
-            shape = torch.Size(np.broadcast_shapes(self._batch, target.shape[:-1]))
-        except ValueError:
-            shape = None
-        if shape is None or not target.ndim or target.shape[-1] != J:
-            raise ValueError(f"p has shape {tuple(target.shape)}; it must be ({J},) or {(*self._batch, J)}")
-        target = check_probabilities(target, "p", probability_tolerance(p)).to(self._P.device)
-        P = self._P.expand(*shape, self.num_extremes, J).reshape(-1, self.num_extremes, J)
-        return P, target.expand(*shape, J).reshape(-1, J), shape
-
-    def _distribution(self, p: Distribution) -> ArrayLike:
-        if not isinstance(p, CredalSet):
-            return cast(ArrayLike, p)
-        if not isinstance(p, CategoricalCredalSet) or p.num_extremes != 1:
-            raise ValueError(
-                f"p is {p!r}; give a vector of probabilities, or a set of classes with one extreme"
-            )
-        return p._P[..., 0, :]
+        target, shape = distributions(p, self.num_classes, self._batch, (CategoricalCredalSet,))
+        P = self._P.expand(*shape, *self._P.shape[-2:]).reshape(-1, *self._P.shape[-2:])
+        return P, target.to(self._device), shape

@@ -163,7 +163,7 @@ def _wasserstein(P: Tensor, p: Tensor, power: int, cost: Cost) -> Optimum:
         last = max(1, P.shape[-1] - 1)
         answer = least_deviation(P.cumsum(-1)[..., :last], p.cumsum(-1)[..., :last])
     else:
-        answer = _near_zero(P, p, _cost_matrix(cost, P) ** power)
+        answer = _near_zero(P, p, cost_matrix(cost, P) ** power)
     return rooted(answer) if power == 2 else answer
 
 
@@ -188,7 +188,7 @@ def _check_index(cost: str) -> None:
         raise ValueError(f'cost is {cost!r}; give a (J, J) array, "index" for |i - j|, or None for 0 and 1')
 
 
-def _cost_matrix(cost: Tensor | str, P: Tensor) -> Tensor:
+def cost_matrix(cost: Tensor | str, P: Tensor) -> Tensor:
     J = P.shape[-1]
     if isinstance(cost, str):
         _check_index(cost)

@@ -6,6 +6,7 @@ Both are functions of the envelopes alone (paper: remark "no_belief" and the ref
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from decimal import Decimal, localcontext
 from functools import lru_cache
 
@@ -35,15 +36,29 @@ def generalized_hartley(P: Tensor) -> Tensor:
     >>> generalized_hartley(P)
     tensor([0.0000, 0.6931], dtype=torch.float64)
     """
-    J = P.shape[-1]
+    return _measured(lower_envelope, P, instead="maximal_imprecision() or uncertainty()")
+
+
+def box_hartley(lower: Tensor, upper: Tensor) -> Tensor:
+    """(B,) nats: the same for all distributions between two bounds (B, J).
+
+    >>> l, u = torch.tensor([[0.5, 0.5], [0.0, 0.0]]), torch.tensor([[0.5, 0.5], [1.0, 1.0]])
+    >>> box_hartley(l.double(), u.double())
+    tensor([0.0000, 0.6931], dtype=torch.float64)
+    """
+    return _measured(box_envelope, lower, upper, instead="uncertainty()")
+
+
+def _measured(envelope: Callable[..., Tensor], *sets: Tensor, instead: str) -> Tensor:
+    J = sets[0].shape[-1]
     if J > MAX_CLASSES:
         raise ValueError(
             f"generalized Hartley looks at all 2^J events and J is {J}, above {MAX_CLASSES}; merge classes, "
-            "or use maximal_imprecision() or uncertainty(), which have no such limit"
+            f"or use {instead} without such a limit"
         )
-    weight = _event_coefficients(J).to(P.device)
+    weight = _event_coefficients(J).to(sets[0].device)
     (value,) = in_chunks(
-        lambda p: (_folded(lower_envelope(p).mul_(weight)),), P, per_set=40 << J, memory=CACHE
+        lambda *part: (_folded(envelope(*part).mul_(weight)),), *sets, per_set=40 << J, memory=CACHE
     )
     # GH >= 0 holds exactly (it decreases in the lower probability, and is 0 for any one distribution).
     return value.clamp(0, math.log(J))
@@ -66,6 +81,12 @@ def lower_envelope(P: Tensor) -> Tensor:
     for p in P.unbind(1)[1:]:
         torch.minimum(out, event_probabilities(p), out=out)
     return out
+
+
+def box_envelope(lower: Tensor, upper: Tensor) -> Tensor:
+    """(b, 2^J): the lower probability of all events between the bounds (b, J), which are coherent."""
+    # The complement of event e is 2^J - 1 - e.
+    return torch.maximum(event_probabilities(lower), 1 - event_probabilities(upper).flip(-1))
 
 
 def upper_envelope(P: Tensor) -> Tensor:

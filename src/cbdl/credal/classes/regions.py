@@ -15,7 +15,7 @@ Only "minimal" is never larger than the other two.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import torch
@@ -111,7 +111,13 @@ def region_from_mask(P: Tensor, mask: Tensor, border: Border, gap: Tensor | None
     """The region `mask` (..., J) of the sets `P` (..., m, J), with the probabilities it attains."""
     inside = (P * mask.unsqueeze(-2)).sum(-1)
     # A sum of probabilities may end an ulp above 1.
-    lower, upper = inside.amin(-1).clamp(0, 1), inside.amax(-1).clamp(0, 1)
+    return region_of(mask, inside.amin(-1).clamp(0, 1), inside.amax(-1).clamp(0, 1), border, gap)
+
+
+def region_of(
+    mask: Tensor, lower: Tensor, upper: Tensor, border: Border, gap: Tensor | None = None
+) -> ClassRegion:
+    """The region `mask` (..., J) with its lower and upper probability (...,)."""
     count = mask.sum(-1)
     return ClassRegion(
         mask=border.out(mask),
@@ -159,13 +165,22 @@ def class_region(
 
 
 def _solve(P: Tensor, alpha: float, method: str, slack: float, tolerance: float) -> tuple[Tensor, Tensor]:
+    target = target_of(alpha, slack, tolerance)
+    check_method(method, REGIONS)
+    return REGIONS[method](P, target, tolerance)
+
+
+def target_of(alpha: float, slack: float, tolerance: float) -> float:
+    """The lower probability that a region must reach."""
     level = 1 - check_alpha(alpha)
     if not 0 <= slack < level:
         raise ValueError(f"slack is {slack:g}; it must be at least 0 and below 1 - alpha = {level:g}")
-    target = level - slack - tolerance
-    if method not in REGIONS:
-        raise ValueError(f"method is {method!r}; give one of {', '.join(map(repr, REGIONS))}")
-    return REGIONS[method](P, target, tolerance)
+    return level - slack - tolerance
+
+
+def check_method(method: str, known: Iterable[str]) -> None:
+    if method not in known:
+        raise ValueError(f"method is {method!r}; give one of {', '.join(map(repr, known))}")
 
 
 def credible_set(p: Tensor, alpha: float, *, slack: float = 0.0, tolerance: float = ROUNDING) -> Tensor:

@@ -72,7 +72,7 @@ def _solve(P: Tensor, p: Tensor, cost: Tensor) -> tuple[Tensor, ...]:
     best = interior_point(c, _Margins(P), torch.cat([torch.zeros_like(p), p], -1))
     plan, beta = _split(best.x, P)
     beta = simplex(beta)
-    value = (_repaired(plan, (beta.unsqueeze(1) @ P).squeeze(1), p) * cost).sum((-1, -2))
+    value = (repaired(plan, (beta.unsqueeze(1) @ P).squeeze(1), p) * cost).sum((-1, -2))
     # Potentials: v is the largest that u allows, then u the largest that v allows.
     u = best.y[:, :J]
     v = (cost - u.unsqueeze(-1)).amin(-2)
@@ -83,7 +83,7 @@ def _solve(P: Tensor, p: Tensor, cost: Tensor) -> tuple[Tensor, ...]:
     return value, (value - bound).clamp_min(0), beta
 
 
-def _repaired(plan: Tensor, q: Tensor, p: Tensor) -> Tensor:
+def repaired(plan: Tensor, q: Tensor, p: Tensor) -> Tensor:
     """A plan with margins q and p: rows and columns scaled down, the rest moved as a product."""
     plan = plan.clamp_min(0)
     for axis, margin in ((-1, q), (-2, p)):

@@ -1,0 +1,71 @@
+"""`cbdl data`: which data sets there are, and their download."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from cbdl.data.catalogue import CATALOGUE, data_set
+from cbdl.data.fetch import fetch, folder, is_there
+from cbdl.data.formats import DataError
+
+data = typer.Typer(
+    help="Data sets of images: list them, download them.",
+    epilog="\b\nExample:\n  cbdl data list && cbdl data fetch mnist",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Where = Annotated[
+    Path | None,
+    typer.Option("--folder", help="Where data sets are. [default: CBDL_DATA, or the user's cache]"),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+@data.command("list", epilog="\b\nExample:\n  cbdl data list")
+def list_(where: Where = None, as_json: Json = False) -> None:
+    """Say which data sets there are and whether they are in the folder."""
+    rows = [
+        {"name": one.name, "here": is_there(one, where), "about": one.about, "licence": one.licence}
+        for one in CATALOGUE.values()
+    ]
+    if as_json:
+        typer.echo(json.dumps({"folder": str(folder(where)), "data": rows}))
+        return
+    typer.echo(f"in {folder(where)}:")
+    for row in rows:
+        typer.echo(f"{row['name']:<14} {'here' if row['here'] else '-':<5} {row['about']} ({row['licence']})")
+
+
+@data.command("fetch", epilog="\b\nExample:\n  cbdl data fetch mnist")
+def fetch_(
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(CATALOGUE)}.")],
+    where: Where = None,
+    as_json: Json = False,
+) -> None:
+    """Download a data set from its public home, with checksums.
+
+    A transfer that broke off goes on where it stopped; call again.
+    """
+    try:
+        one = data_set(name)
+    except ValueError as error:
+        _fail(error, 2)
+    try:
+        place = fetch(one, where, lambda text: typer.echo(text, err=True))
+    except (OSError, DataError) as error:
+        _fail(error, 1)
+    except KeyboardInterrupt:
+        typer.echo("Stopped. What was fetched is kept; call again to go on.", err=True)
+        raise typer.Exit(130) from None
+    names = sorted(path.name for path in place.iterdir())
+    typer.echo(json.dumps({"folder": str(place), "files": names}) if as_json else place)
+
+
+def _fail(error: Any, code: int) -> NoReturn:
+    typer.echo(f"Error: {error}", err=True)
+    raise typer.Exit(code)

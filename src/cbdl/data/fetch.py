@@ -1,0 +1,147 @@
+"""Downloads: a file appears under its name only when it is whole and its checksum is right.
+
+Until then it is NAME.part. A transfer that broke off goes on where it stopped, in this run or the next; a part that
+turns out to be wrong is thrown away and fetched once more from the start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tarfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from http.client import HTTPException
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from cbdl import files
+from cbdl.data.catalogue import DataSet, Source
+from cbdl.data.formats import DataError
+
+BLOCK = 1 << 20
+ATTEMPTS = 4
+"""Connections for one file."""
+PATIENCE = 30.0
+"""Seconds without a byte after which a connection is given up."""
+
+Note = Callable[[str], None]
+
+
+class FetchError(OSError):
+    """A download that did not succeed; what is there can be continued by calling again."""
+
+
+def folder(given: str | Path | None = None) -> Path:
+    """Where data sets are: the folder given, the environment's CBDL_DATA, or cbdl/ in the user's cache."""
+    if given is not None:
+        return Path(given)
+    if os.environ.get("CBDL_DATA"):
+        return Path(os.environ["CBDL_DATA"])
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "cbdl"
+
+
+def is_there(one: DataSet, where: str | Path | None = None) -> bool:
+    """Whether all files of a data set are in its folder, compressed or not."""
+    place = folder(where) / one.name
+    return all((place / name).exists() or (place / f"{name}.gz").exists() for name in one.files)
+
+
+def fetch(
+    one: DataSet, where: str | Path | None = None, note: Note = lambda text: None, pause: float = 1.0
+) -> Path:
+    """Every file of the data set in its folder, which is returned; those that are there already stay.
+
+    `note` is told what happens; `pause` seconds, twice as many every time, between connections.
+    """
+    place = folder(where) / one.name
+    if is_there(one, where):
+        note(f"{one.name} is in {place}")
+        return place
+    place.mkdir(parents=True, exist_ok=True)
+    for source in one.sources:
+        target = place / source.name
+        if not target.exists():
+            note(f"{source.address} -> {target}")
+            _fetch_file(source, target, note, pause)
+        if source.members:
+            _unpack(target, source.members)
+    return place
+
+
+def _fetch_file(source: Source, target: Path, note: Note, pause: float) -> None:
+    if urlsplit(source.address).scheme not in ("http", "https"):
+        raise ValueError(f"{source.address} is no http or https address")
+    part = target.with_name(target.name + ".part")
+    failure: object = "no connection was tried"
+    fresh_starts = 0
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            time.sleep(pause * 2 ** (attempt - 1))
+        try:
+            _continue(source.address, part)
+        except (urllib.error.URLError, HTTPException, OSError) as error:
+            failure = error
+            note(f"{source.name}: {error}; trying again")
+            continue
+        if digest(part, source.sum) == source.sum:
+            os.replace(part, target)
+            return
+        part.unlink()
+        failure = f"its sum is not {source.sum}"
+        fresh_starts += 1
+        if fresh_starts > 1:
+            break
+        note(f"{source.name}: {failure}; fetching it from the start")
+    raise FetchError(f"{source.address} could not be fetched: {failure}")
+
+
+def _continue(address: str, part: Path) -> None:
+    """The bytes that `part` lacks, appended to it; all of them if the server cannot begin in the middle."""
+    start = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(address, headers={"Range": f"bytes={start}-"} if start else {})
+    try:
+        answer = urllib.request.urlopen(request, timeout=PATIENCE)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code == 416 and start:  # nothing is missing: the sum will tell
+            return
+        raise FetchError(f"the server answers {error.code} {error.reason}") from None
+    with answer:
+        resumed = start > 0 and answer.status == 206
+        length = answer.headers.get("Content-Length")
+        wanted = None if length is None else int(length) + (start if resumed else 0)
+        with open(part, "ab" if resumed else "wb") as file:
+            while block := answer.read(BLOCK):
+                file.write(block)
+            files.sync(file)
+    size = part.stat().st_size
+    if wanted is not None and size != wanted:
+        raise FetchError(f"the connection ended after {size} of {wanted} bytes")
+
+
+def digest(path: Path, like: str) -> str:
+    """The sum of a file, by the algorithm that `like` ("md5:...") names, in the same form."""
+    name = like.split(":")[0]
+    sha = hashlib.new(name, usedforsecurity=False)
+    with open(path, "rb") as file:
+        while block := file.read(BLOCK):
+            sha.update(block)
+    return f"{name}:{sha.hexdigest()}"
+
+
+def _unpack(archive: Path, members: tuple[str, ...]) -> None:
+    """The wanted members of an archive beside it, under their last name, then the archive goes."""
+    with tarfile.open(archive) as tar:
+        for member in members:
+            try:
+                stored = tar.extractfile(member)
+            except KeyError:
+                stored = None
+            if stored is None:
+                raise DataError(f"{archive} has no {member}")
+            files.write(archive.with_name(member.rsplit("/", 1)[-1]), stored.read())
+    archive.unlink()

@@ -1,0 +1,130 @@
+"""What is evaluated: a credal set, plain arrays of probabilities, or a file that either was saved to.
+
+A file is an .npz of the numbers that make the set (no code in it) and, if they are known, the outcomes `y`.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from cbdl import files
+from cbdl.credal import (
+    Array,
+    ArrayLike,
+    CategoricalCredalSet,
+    CredalSet,
+    DiagonalNormalCredalSet,
+    IntervalCredalSet,
+    MixtureCredalSet,
+    NormalCredalSet,
+)
+
+Predicted: TypeAlias = "CredalSet | ArrayLike | str | Path"
+"""A credal set; probabilities (n, J) or of m members (n, m, J); the path of a file that `save` wrote."""
+
+KINDS: dict[str, tuple[type[CredalSet], tuple[str, ...]]] = {
+    "classes": (CategoricalCredalSet, ("probs",)),
+    "interval": (IntervalCredalSet, ("lower", "upper")),
+    "normal": (NormalCredalSet, ("loc", "scale")),
+    "mixture": (MixtureCredalSet, ("loc", "scale", "weights")),
+    "diagonal": (DiagonalNormalCredalSet, ("loc", "scale")),
+}
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a file holds: the predictions, and the outcomes if they were saved too."""
+
+    prediction: CredalSet
+    y: npt.NDArray[Any] | None
+
+
+def prediction_of(given: Predicted) -> CredalSet:
+    """The credal set that was given, in whatever form."""
+    if isinstance(given, CredalSet):
+        return given
+    if isinstance(given, str | Path):
+        return load(given).prediction
+    probs = np.asarray(given.detach().cpu() if isinstance(given, torch.Tensor) else given)
+    if probs.ndim not in (2, 3):
+        raise ValueError(
+            f"predictions have shape {probs.shape}; give probabilities (n, J), or of m members (n, m, J), a "
+            "credal set, or the path of a saved file"
+        )
+    return CategoricalCredalSet(probs[:, None] if probs.ndim == 2 else probs)
+
+
+def save(path: str | Path, prediction: Predicted, y: ArrayLike | None = None) -> None:
+    """Predictions, and outcomes if given, as an .npz file that appears whole or not at all."""
+    credal = prediction_of(prediction)
+    names = [name for name, (kind, _) in KINDS.items() if type(credal) is kind]
+    if not names:
+        raise ValueError(f"{type(credal).__name__} has no file format; save one of {', '.join(KINDS)}")
+    arrays = {field: _numpy(getattr(credal, field)) for field in KINDS[names[0]][1]}
+    if y is not None:
+        arrays["y"] = _numpy(y)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, kind=np.array(names[0]), **arrays)  # type: ignore[arg-type]
+    files.write(Path(path), buffer.getvalue())
+
+
+def load(path: str | Path) -> Saved:
+    """What `save` wrote; also any .npz with `probs`, `lower` and `upper`, or `loc` and `scale`."""
+    path = Path(path)
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = dict(stored)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} is not a file of predictions (.npz): {error}") from None
+    kind = str(arrays.pop("kind", _guess(arrays)))
+    if kind not in KINDS:
+        raise ValueError(f"{path} holds {sorted(arrays)}; it needs the fields of one of {', '.join(KINDS)}")
+    cls, fields = KINDS[kind]
+    missing = [field for field in fields if field not in arrays]
+    if missing:
+        raise ValueError(f"{path} is of kind {kind!r} and has no {', '.join(missing)}")
+    numbers = [arrays[field] for field in fields]
+    if kind == "classes" and numbers[0].ndim == 2:
+        return Saved(prediction_of(numbers[0]), arrays.get("y"))
+    return Saved(cls(*numbers), arrays.get("y"))
+
+
+def _guess(arrays: dict[str, npt.NDArray[Any]]) -> str:
+    """The kind of a file that does not say it: the one with most of the fields that are there."""
+    fit = [(len(fields), name) for name, (_, fields) in KINDS.items() if set(fields) <= set(arrays)]
+    # normal and diagonal have the same fields; on the line is the usual case
+    return max(fit, key=lambda one: one[0])[1] if fit else ""
+
+
+def _numpy(x: Array) -> npt.NDArray[Any]:
+    return np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x)
+
+
+def point_probabilities(credal: CredalSet) -> npt.NDArray[np.float64]:
+    """(n, J): the one distribution that stands for each set of classes: the mean of a hull, the intersection
+    probability of a box."""
+    if not isinstance(credal, CategoricalCredalSet | IntervalCredalSet):
+        raise ValueError(f"{type(credal).__name__} is not over classes; this score needs classes")
+    p = _numpy(credal.center())
+    if p.ndim != 2:
+        raise ValueError(f"predictions have the batch shape {credal.batch_shape}; give one set per row, (n,)")
+    return p
+
+
+def class_labels(y: ArrayLike, rows: int, classes: int) -> npt.NDArray[np.int64]:
+    """(n,): labels, checked."""
+    labels = _numpy(y)
+    if labels.shape != (rows,):
+        raise ValueError(f"y has shape {labels.shape}; give one label for each of the {rows} rows")
+    bad = ~((labels >= 0) & (labels < classes) & (labels == np.floor(labels)))
+    if bad.any():
+        at = int(np.flatnonzero(bad)[0])
+        raise ValueError(f"y[{at}] is {labels[at]}; labels are whole numbers from 0 to {classes - 1}")
+    return labels.astype(np.int64)

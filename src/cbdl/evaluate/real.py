@@ -1,0 +1,95 @@
+"""Scores of predictions of one real number: CRPS and log density in closed form for mixtures of Normals, intervals."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from cbdl.credal import ArrayLike, CredalSet, check_alpha
+from cbdl.evaluate.estimate import Floats
+
+MEMORY = 1 << 26
+"""Bytes of the pairs of components that are looked at together."""
+
+
+def crps(credal: CredalSet, y: ArrayLike) -> Floats:
+    """(n,): the continuous ranked probability score of the averaged predictive, int (F(t) - [t >= y])^2 dt.
+
+    For a mixture of Normals sum_i w_i N(m_i, s_i^2) it is closed:
+
+        sum_i w_i A(y - m_i, s_i^2) - 1/2 sum_ij w_i w_j A(m_i - m_j, s_i^2 + s_j^2),
+        A(d, v) = E|d + sqrt(v) Z| = 2 sqrt(v) phi(d / sqrt(v)) + d (2 Phi(d / sqrt(v)) - 1).
+
+    >>> import cbdl
+    >>> crps(cbdl.NormalCredalSet([[0.0]], [[1.0]]), [0.0]).round(4)
+    array([0.2337])
+    """
+    loc, scale, weight = _mixture(credal)
+    outcome = _outcomes(y, len(loc))
+    step = max(1, MEMORY // (8 * loc.shape[-1] ** 2 * 4))
+    parts = []
+    for a in range(0, len(loc), step):
+        m, s, w = (x[a : a + step] for x in (loc, scale, weight))
+        near = (w * _absolute(outcome[a : a + step, None] - m, s.square())).sum(-1)
+        spread = _absolute(m[:, :, None] - m[:, None], s.square()[:, :, None] + s.square()[:, None])
+        parts.append(near - ((spread @ w.unsqueeze(-1)).squeeze(-1) * w).sum(-1) / 2)
+    return np.asarray(torch.cat(parts).clamp_min(0))
+
+
+def log_density_loss(credal: CredalSet, y: ArrayLike) -> Floats:
+    """(n,): -log density of the averaged predictive at the outcomes."""
+    loc, scale, weight = _mixture(credal)
+    z = (_outcomes(y, len(loc))[:, None] - loc) / scale
+    terms = weight.log() - scale.log() - z.square() / 2 - 0.5 * math.log(2 * math.pi)
+    return np.asarray(-terms.logsumexp(-1))
+
+
+def squared_error(credal: CredalSet, y: ArrayLike) -> Floats:
+    """(n,): (mean of the averaged predictive - y)^2."""
+    loc, _, weight = _mixture(credal)
+    return np.asarray(((weight * loc).sum(-1) - _outcomes(y, len(loc))).square())
+
+
+def interval_score(lower: npt.ArrayLike, upper: npt.ArrayLike, y: npt.ArrayLike, alpha: float) -> Floats:
+    """(n,): width + 2 / alpha times how far y is outside: proper for the interval of the alpha / 2 quantiles.
+
+    >>> interval_score([0.0, 0.0], [1.0, 1.0], [0.5, 1.5], alpha=0.5)
+    array([1., 3.])
+    """
+    low, high, outcome = (np.asarray(x, dtype=np.float64) for x in (lower, upper, y))
+    miss = np.maximum(low - outcome, 0) + np.maximum(outcome - high, 0)
+    return np.asarray(high - low + 2 / check_alpha(alpha) * miss)
+
+
+def _absolute(d: Tensor, variance: Tensor) -> Tensor:
+    """E|d + sqrt(variance) Z|."""
+    s = variance.sqrt()
+    z = d / s
+    return 2 * s * torch.exp(-z.square() / 2) / math.sqrt(2 * math.pi) + d * torch.erf(z / math.sqrt(2))
+
+
+def _mixture(credal: CredalSet) -> tuple[Tensor, Tensor, Tensor]:
+    """(n, M) three times: the averaged predictive as a mixture of Normals."""
+    if credal.mean().ndim != 2 or credal.num_extremes < 1:
+        raise ValueError(f"{credal!r} is not a batch of sets on the line, one per row (n,)")
+    point = credal.point()
+    loc, scale = (torch.as_tensor(x).double().cpu() for x in (point.loc, point.scale))
+    if loc.ndim == 2:  # a single Normal per row, without components
+        return loc, scale, torch.ones_like(loc)
+    weight = torch.as_tensor(point.weights).double().cpu()
+    return loc[:, 0], scale[:, 0], weight[:, 0]
+
+
+def _outcomes(y: ArrayLike, rows: int) -> Tensor:
+    outcome = torch.as_tensor(
+        np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y), dtype=torch.float64
+    )
+    if outcome.shape != (rows,) or not torch.isfinite(outcome).all():
+        raise ValueError(
+            f"y has shape {tuple(outcome.shape)}; give one finite number for each of the {rows} rows"
+        )
+    return outcome

@@ -1,0 +1,177 @@
+"""Downloads against a server on this machine: broken transfers, wrong sums, resumption, archives."""
+
+import hashlib
+import io
+import json
+import tarfile
+
+import numpy as np
+import pytest
+from server import running
+
+from calls import called
+from cbdl.data import catalogue, fetch
+from cbdl.data.catalogue import DataSet, Source
+from cbdl.data.fetch import ATTEMPTS, FetchError, digest, folder, is_there
+
+CONTENT = np.random.default_rng(0).integers(0, 256, 300_000, dtype=np.uint8).tobytes()
+
+
+def md5(content):
+    return f"md5:{hashlib.md5(content).hexdigest()}"
+
+
+@pytest.fixture
+def server():
+    with running() as state:
+        state.files["data.bin"] = CONTENT
+        yield state
+
+
+def one(server, name="data.bin", own=None, members=()):
+    source = Source(f"{server.address}/{name}", name, own or md5(server.files[name]), members)
+    return DataSet("set", "about", "licence", (source,))
+
+
+def test_a_file_arrives_whole(server, tmp_path):
+    place = fetch(one(server), tmp_path)
+    assert place == tmp_path / "set"
+    assert (place / "data.bin").read_bytes() == CONTENT
+    assert [p.name for p in place.iterdir()] == ["data.bin"]
+    assert is_there(one(server), tmp_path)
+    fetch(one(server), tmp_path)
+    assert server.asked == [None]  # what is there is not fetched again
+
+
+def test_a_transfer_that_breaks_off_goes_on_where_it_stopped(server, tmp_path):
+    server.cut = [100_000, 50_000]
+    notes = []
+    fetch(one(server), tmp_path, notes.append, pause=0)
+    assert (tmp_path / "set" / "data.bin").read_bytes() == CONTENT
+    assert server.asked == [None, "bytes=100000-", "bytes=150000-"]
+    assert any("100000 of 300000" in note for note in notes)
+
+
+def test_the_next_call_goes_on_where_the_last_one_stopped(server, tmp_path):
+    server.cut = [10_000] * ATTEMPTS
+    with pytest.raises(FetchError, match="could not be fetched"):
+        fetch(one(server), tmp_path, pause=0)
+    part = tmp_path / "set" / "data.bin.part"
+    assert part.read_bytes() == CONTENT[: 10_000 * ATTEMPTS]
+    assert not (tmp_path / "set" / "data.bin").exists()
+    assert not is_there(one(server), tmp_path)
+    server.asked.clear()
+    fetch(one(server), tmp_path, pause=0)
+    assert server.asked == [f"bytes={10_000 * ATTEMPTS}-"]
+    assert (tmp_path / "set" / "data.bin").read_bytes() == CONTENT
+    assert not part.exists()
+
+
+def test_a_server_without_ranges_sends_everything_again(server, tmp_path):
+    server.cut, server.ranges = [100_000], False
+    fetch(one(server), tmp_path, pause=0)
+    assert (tmp_path / "set" / "data.bin").read_bytes() == CONTENT
+
+
+def test_a_wrong_sum_is_never_shown_as_the_file(server, tmp_path):
+    with pytest.raises(FetchError, match="its sum is not md5:00"):
+        fetch(one(server, own="md5:00"), tmp_path, pause=0)
+    assert list((tmp_path / "set").iterdir()) == []
+    assert len(server.asked) == 2  # once more from the start, not for ever
+
+
+def test_a_part_of_something_else_is_thrown_away(server, tmp_path):
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "data.bin.part").write_bytes(b"x" * 1000)
+    fetch(one(server), tmp_path, pause=0)
+    assert (tmp_path / "set" / "data.bin").read_bytes() == CONTENT
+    assert server.asked == ["bytes=1000-", None]
+
+
+def test_a_part_that_was_whole_needs_no_bytes(server, tmp_path):
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "data.bin.part").write_bytes(CONTENT)
+    fetch(one(server), tmp_path, pause=0)
+    assert (tmp_path / "set" / "data.bin").read_bytes() == CONTENT
+
+
+def test_a_server_that_fails_is_asked_again_but_not_for_ever(server, tmp_path):
+    server.fail = 2
+    fetch(one(server), tmp_path, pause=0)
+    server.fail = 100
+    with pytest.raises(FetchError, match="503"):
+        fetch(one(server), tmp_path / "other", pause=0)
+    assert server.fail == 100 - ATTEMPTS
+
+
+def test_archives_are_unpacked_to_the_files_that_are_wanted(server, tmp_path):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, content in (("in/a.bin", b"a"), ("../evil.bin", b"e"), ("in/b.bin", b"b")):
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    server.files["all.tar.gz"] = buffer.getvalue()
+    place = fetch(one(server, "all.tar.gz", members=("in/a.bin", "in/b.bin")), tmp_path)
+    assert {p.name: p.read_bytes() for p in place.iterdir()} == {"a.bin": b"a", "b.bin": b"b"}
+    assert not (tmp_path / "evil.bin").exists()
+    with pytest.raises(ValueError, match=r"has no in/c\.bin"):
+        fetch(one(server, "all.tar.gz", members=("in/c.bin",)), tmp_path / "other")
+
+
+def test_only_web_addresses_are_fetched(tmp_path):
+    (tmp_path / "secret").write_text("x")
+    source = Source(f"file://{tmp_path}/secret", "secret", "md5:00")
+    with pytest.raises(ValueError, match="no http"):
+        fetch(DataSet("set", "", "", (source,)), tmp_path / "out")
+
+
+def test_the_folder_is_the_one_given_then_the_environments_then_the_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("CBDL_DATA", str(tmp_path))
+    assert folder("here").name == "here"
+    assert folder() == tmp_path
+    monkeypatch.delenv("CBDL_DATA")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert folder() == tmp_path / "cache" / "cbdl"
+
+
+def test_sums_are_those_of_hashlib(tmp_path):
+    (tmp_path / "a").write_bytes(CONTENT)
+    assert digest(tmp_path / "a", "sha256:") == f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
+
+
+def test_the_catalogue_is_complete():
+    for name, found in catalogue.CATALOGUE.items():
+        assert found.name == name
+        for source in found.sources:
+            assert len(source.sum) == len("md5:") + 32
+            assert source.address.startswith("http")
+    assert catalogue.data_set("cifar-10").files == (
+        *(f"data_batch_{i}.bin" for i in range(1, 6)),
+        "test_batch.bin",
+    )
+    with pytest.raises(ValueError, match="no data set here"):
+        catalogue.data_set("imagenet")
+
+
+# --- the command -------------------------------------------------------------------------------------------
+
+
+def test_the_command_fetches_lists_and_fails_with_its_code(server, tmp_path, monkeypatch):
+    monkeypatch.setitem(catalogue.CATALOGUE, "set", one(server))
+    code, out, err = called("data", "list", "--folder", tmp_path, "--json")
+    assert code == 0
+    assert {row["name"]: row["here"] for row in json.loads(out)["data"]}["set"] is False
+    code, out, err = called("data", "fetch", "set", "--folder", tmp_path)
+    assert (code, out.strip()) == (0, str(tmp_path / "set"))
+    assert server.address in err
+    code, out, _ = called("data", "fetch", "set", "--folder", tmp_path, "--json")
+    assert json.loads(out)["files"] == ["data.bin"]
+    code, out, _ = called("data", "list", "--folder", tmp_path)
+    assert "set            here" in out
+    code, _, err = called("data", "fetch", "nothing", "--folder", tmp_path)
+    assert (code, "no data set here" in err) == (2, True)
+    monkeypatch.setattr(fetch.__globals__["time"], "sleep", lambda seconds: None)
+    monkeypatch.setitem(catalogue.CATALOGUE, "set", one(server, own="md5:00"))
+    code, _, err = called("data", "fetch", "set", "--folder", tmp_path / "other")
+    assert (code, "could not be fetched" in err) == (1, True)
