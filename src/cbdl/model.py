@@ -152,7 +152,8 @@ class CBDL:
             raise ValueError("a loaded model does not hold its training data; call diagnostics(X, y)")
         parts = learned.parts.values()
         continued = any(part.continued for part in parts)
-        return diagnose([(part.cohort, part.posterior) for part in parts], data, continued=continued)
+        report = diagnose([(part.cohort, part.posterior) for part in parts], data, continued=continued)
+        return replace(report, plausibility=self._plausibility)
 
     def drop(self, members: Sequence[Member | tuple[int, int]]) -> Self:
         """Leave out members, given as (k, s); `diagnostics().drop(margin)` says which are worse than the best."""

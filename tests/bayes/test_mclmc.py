@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,9 +15,11 @@ from torch import Tensor, nn
 from cbdl.bayes import likelihoods, priors
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.data import prepare
+from cbdl.bayes.diagnostics import CollapseWarning, diagnose
 from cbdl.bayes.methods._chains import ChainsPosterior
 from cbdl.bayes.methods._microcanonical import Motion, move, turn
 from cbdl.bayes.methods.mclmc import MCLMC, MCLMCRecord
+from cbdl.bayes.mixing import mixing
 from cbdl.bayes.train import Run
 from cbdl.engines import Local, Processes, tasks, train
 
@@ -185,6 +188,28 @@ def test_the_type_of_the_samples_does_not_show() -> None:
     posterior = MCLMC(chains=2, draws=4, thin=1, warmup=20, optimise=5).fit(cohort, data, Run())
     assert posterior.points.dtype == torch.float32
     assert posterior.sample(3).dtype == posterior.noises(3).dtype == posterior.noise.dtype == torch.float64
+
+
+def test_diagnostics_tell_whether_chains_agree_about_predictions() -> None:
+    """R-hat and effective draws are those of ArviZ for the predictions, not for parameters."""
+    arviz = pytest.importorskip("arviz")
+    cohort, data, _ = problem()
+    posterior = MCLMC(chains=4, draws=40, thin=5, warmup=200, optimise=50, double=True).fit(
+        cohort, data, Run()
+    )
+    found = mixing(cohort, posterior, data)
+    assert found is not None
+    for k in range(cohort.size):
+        values = torch.einsum("cdp,np->cdn", posterior.points[k], design(data.x))
+        wanted = [float(arviz.rhat(values[..., n].numpy(), method="split")) for n in range(5)]
+        np.testing.assert_allclose(found.rhat[k, :5].numpy(), wanted, rtol=1e-6)
+    report = diagnose([(cohort, posterior)], data, warn=False)
+    assert all(1 <= row.rhat < 1.3 and row.ess > 10 for row in report.rows)
+    assert "R-hat" in str(report)
+    shifted = replace(posterior, points=posterior.points + 3 * torch.arange(4.0).view(1, 4, 1, 1))
+    with pytest.warns(CollapseWarning, match="do not agree about predictions"):
+        apart = diagnose([(cohort, shifted)], data)
+    assert min(row.rhat for row in apart.rows) > 3
 
 
 # --- settings -------------------------------------------------------------------------------------------------

@@ -15,7 +15,10 @@ import torch
 from torch import Tensor
 
 from .cohort import Cohort, Member
+from .methods._chains import ChainsRecord
 from .methods.protocol import Posterior
+from .mixing import mixing, summary
+from .plausible import Plausibility
 from .rows import TrainingData
 from .train import TrainingWarning
 
@@ -23,6 +26,8 @@ COLLAPSED = 0.02
 """Members whose predictions differ by less than this (a probability, or standard deviations of the noise) coincide."""
 LEFT = 0.9
 """A member with more than this share of its parameters left at the prior has learned next to nothing."""
+MIXED = 1.5
+"""An R-hat of predictions above this tells of chains that do not agree."""
 ROWS = 2048
 """Distances between predictions are taken on at most so many training rows."""
 
@@ -47,6 +52,12 @@ class Row:
     deviation is at least nine tenths of that scale. After an update the prior is the posterior of before."""
     noise: float
     """Mean predictive standard deviation of the noise (regression); nan for classes."""
+    rhat: float
+    """Split R-hat that a tenth of the predictions on training rows exceed; 1: chains agree, nan: there are none."""
+    ess: float
+    """Effective number of draws of the predictions, median over training rows; nan without chains."""
+    lost: int
+    """Chains that failed and gave way to others."""
     epochs: int
     failed: str
     """What went wrong in training; empty if nothing did."""
@@ -64,6 +75,8 @@ class Diagnostics:
     """(m, m): between mean predictions on training rows: total variation for classes, else the absolute difference in
     standard deviations of the noise; mean over rows."""
     warnings: tuple[str, ...]
+    plausibility: Plausibility | None = None
+    """Which members the data refuted and why; None if nobody asked."""
 
     def drop(self, margin: float, on: str = "validation_nll") -> tuple[list[Row], list[Row]]:
         """Members to keep and to drop: those that failed or are more than `margin` nats worse than the best.
@@ -87,7 +100,10 @@ class Diagnostics:
         return [row for row, b in zip(self.rows, bad, strict=True) if not b], dropped
 
     def __str__(self) -> str:
-        head = f"{'member':<26}{'train nll':>11}{'valid nll':>11}{'KL/N':>9}{'at prior':>10}{'epochs':>8}  nearest"
+        head = (
+            f"{'member':<26}{'train nll':>11}{'valid nll':>11}{'KL/N':>9}{'at prior':>10}{'R-hat':>7}{'ESS':>7}"
+            f"{'epochs':>8}  nearest"
+        )
         lines = [head]
         for i, r in enumerate(self.rows):
             others = self.predictive_distance[i].clone()
@@ -95,9 +111,11 @@ class Diagnostics:
             near = f"{float(others.min()):.3f}" if len(self.rows) > 1 else "-"
             lines.append(
                 f"{r.member!s:<26}{r.train_nll:>11.4f}{r.validation_nll:>11.4f}{r.kl:>9.4f}{r.at_prior:>10.1%}"
-                f"{r.epochs:>8}  {near}{'  FAILED' if r.failed else ''}"
+                f"{r.rhat:>7.2f}{r.ess:>7.0f}{r.epochs:>8}  {near}{'  FAILED' if r.failed else ''}"
+                f"{f'  {r.lost} chains lost' if r.lost else ''}"
             )
-        return "\n".join([*lines, *self.warnings])
+        told = [] if self.plausibility is None else [str(self.plausibility)]
+        return "\n".join([*lines, *told, *self.warnings])
 
 
 def diagnose(
@@ -178,7 +196,9 @@ def _rows(drawn: _Drawn, data: TrainingData, mean: Tensor, deviation: Tensor) ->
     left = ((mean - loc).abs() < 0.1 * scale) & (deviation > 0.9 * scale) & (deviation < 1.1 * scale)
     share = left.float().mean(1)
     noise = _noise(drawn, data)
+    rhat, ess = summary(mixing(cohort, posterior, data), cohort.size)
     record = posterior.record
+    lost = record.lost.tolist() if isinstance(record, ChainsRecord) and record.lost.numel() else []
     failures = record.failures if record is not None else {}
     return [
         Row(
@@ -188,6 +208,9 @@ def _rows(drawn: _Drawn, data: TrainingData, mean: Tensor, deviation: Tensor) ->
             kl=float(kl[i]),
             at_prior=float(share[i]),
             noise=float(noise[i]),
+            rhat=rhat[i],
+            ess=ess[i],
+            lost=int(lost[i]) if lost else 0,
             epochs=int(record.stopped[i]) if record is not None and record.stopped.numel() > i else 0,
             failed=failures.get(i, ""),
         )
@@ -243,6 +266,13 @@ def _advice(rows: list[Row], far: Tensor, chance: Tensor, continued: bool) -> li
             "The credal set is smaller than the priors ask for. Use priors "
             "that differ more (cbdl.priors.grid), another divergence (MeanField(divergence=Renyi(0.5))), or "
             "another method (Laplace)"
+        )
+    apart = [row for row in rows if row.rhat > MIXED]
+    if apart:
+        names = "; ".join(f"({row.member}) {row.rhat:.2f}" for row in apart[:4])
+        messages.append(
+            f"the chains of some members do not agree about predictions (R-hat): {names}. Each has found its own way "
+            "to explain the data; their average is used. Raise warmup and draws (steps of an estimator), or chains"
         )
     lost = [] if continued else [row.member for row in rows if row.at_prior > LEFT]
     if lost:

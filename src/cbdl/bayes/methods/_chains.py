@@ -52,6 +52,10 @@ class ChainsPosterior(Posterior):
         index = torch.stack([order(own) for own in self.seeds]).to(points.device)
         return points.flatten(1, 2).take_along_dim(index.unsqueeze(-1), 1).to(self.noise.dtype)
 
+    def chains(self) -> tuple[Tensor, Tensor]:
+        """All draws by chain."""
+        return self.points.to(self.noise.dtype), self.noise_points.to(self.noise.dtype)
+
     @property
     def distinct(self) -> int:
         return self.points.shape[1] * self.points.shape[2]

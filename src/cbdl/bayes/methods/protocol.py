@@ -72,6 +72,10 @@ class Posterior(ABC):
         """What draws theta (m, draws, P) say about x: outputs (m, draws, batch, *out), here those of their networks."""
         return cohort.forward(theta, x, self.buffers)
 
+    def chains(self) -> tuple[Tensor, Tensor] | None:
+        """All draws by chain, (m, chains, D, P), and their noise parameters (m, chains, D, Q); None without chains."""
+        return None
+
     def moments(self) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of every parameter, each (m, P): closed if a method knows them, else of draws."""
         theta = self.sample(MOMENT_DRAWS)
