@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import doctest
 import pickle
 import subprocess
 import sys
@@ -420,13 +419,6 @@ def test_importing_cbdl_does_not_import_scikit_learn() -> None:
     code = "import sys, cbdl; assert 'sklearn' not in sys.modules; cbdl.CredalRegressor(); print('fine')"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert run.stdout.strip() == "fine", run.stderr
-
-
-def test_the_guide_runs() -> None:
-    guide = Path(__file__).parent.parent.parent / "docs" / "estimators.md"
-    found = doctest.testfile(str(guide), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert found.attempted > 10
-    assert not found.failed
 
 
 def test_a_noise_that_is_none_is_refused_under_its_own_name() -> None:
