@@ -179,3 +179,24 @@ def test_a_default_training_reaches_the_best_independent_normals() -> None:
     # one draw per step at a last rate of 3e-4: the mean within a third of a deviation, the deviation within a fifth
     assert ((mean - truth.mean).abs() < 0.33 * exact).all()
     assert ((deviation * precision.sqrt()).log().abs() < 0.2).all()
+
+
+def test_a_member_that_has_stopped_early_cannot_fail_later() -> None:
+    class Breaking(Bowl):
+        """The first member's score is best at the first epoch, and its gradient no number from step 10 on."""
+
+        def gradient(self, batch: Batch, step: int, steps: int) -> tuple[Tensor, Tensor]:
+            loss, gradient = super().gradient(batch, step, steps)
+            if step >= 10:
+                gradient[0] = math.nan
+            return loss, gradient
+
+        def validate(self, data: Data) -> Tensor:
+            self.path.append(self.variables.clone())
+            return torch.tensor([float(len(self.path)), -float(len(self.path))])
+
+    bowl = Breaking(goals(1.0, 1.0))
+    record = train(bowl, rows(validation=True), Plan(20, 16, 1e-2, patience=3), Run(), {})
+    assert record.failures == {}
+    assert record.stopped.tolist() == [4, 20]
+    assert torch.equal(bowl.variables[0], bowl.path[0][0])

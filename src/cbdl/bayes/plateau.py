@@ -27,7 +27,7 @@ STAGES = 4
 """Rates before a member is done."""
 FALL = 0.3
 """The factor between two rates."""
-CAP = 20_000
+CAP = 10_000
 """Steps after which a training ends in any case."""
 LEAST_EPOCHS = 10
 """Epochs that every training may have, however many steps that takes."""
