@@ -28,7 +28,7 @@ BELOW: dict[str, set[str]] = {
     "recipe": {"bayes", *GROUND},
     "estimators": {"model", "recipe", "prediction", "evaluate", "bayes", "credal", *GROUND},
     "tables": {"model", "recipe", "prediction", "evaluate", "store", "engines", "bayes", "credal", *GROUND},
-    "plots": {"model", "prediction", "evaluate", "credal", *GROUND},
+    "plots": {"model", "prediction", "evaluate", "credal", "data", *GROUND},
 }
 EVERYTHING = {*BELOW, "studies"}
 BELOW |= {"studies": {*BELOW}, "cli": EVERYTHING}

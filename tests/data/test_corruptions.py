@@ -273,3 +273,15 @@ def test_clouds_are_between_0_and_1_and_rougher_if_told():
     for field in (smooth, rough):
         assert (float(field.min()), float(field.max())) == (0, 1)
     assert rough.diff(dim=-1).abs().mean() > 2 * smooth.diff(dim=-1).abs().mean()
+
+
+def test_the_contact_sheet_shows_every_corruption_at_every_severity(tmp_path):
+    pytest.importorskip("matplotlib")
+    from cbdl import plots
+    from cbdl.plots.corruptions import contact_sheet
+
+    drawn = []
+    image = load("digits", "test")[:1]
+    plots.save(lambda figure: drawn.append(figure) or contact_sheet(figure, image), tmp_path / "sheet.png")
+    assert len(drawn[0].axes) == 6 * (len(CORRUPTIONS) - 1)  # grey images have no saturation
+    assert (tmp_path / "sheet.png").stat().st_size > 10_000

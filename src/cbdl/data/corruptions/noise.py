@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +17,8 @@ def gaussian_noise(x: Tensor, severity: int, source: torch.Generator) -> Tensor:
 def shot_noise(x: Tensor, severity: int, source: torch.Generator) -> Tensor:
     """Counts of photons: Poisson, the brighter the noisier."""
     photons = (150, 70, 35, 18, 9)[severity]
-    return torch.poisson(x * photons, generator=source) / photons
+    numpys = np.random.default_rng(int(torch.randint(2**62, (), generator=source)))
+    return torch.from_numpy(numpys.poisson((x * photons).numpy())).to(x) / photons
 
 
 def speckle_noise(x: Tensor, severity: int, source: torch.Generator) -> Tensor:
