@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import cbdl
-from cbdl import constructions, credal, engines, evaluate, likelihoods, nets, priors
+from cbdl import constructions, credal, data, engines, evaluate, likelihoods, nets, priors
 
 TEXT = (Path(__file__).parent.parent / "docs" / "api.md").read_text()
 
@@ -25,6 +25,11 @@ def test_every_name_of_the_kernel_is_in_the_reference(name):
 @pytest.mark.parametrize("name", constructions.__all__)
 def test_every_construction_is_in_the_reference(name):
     assert f"cbdl.constructions.{name}" in TEXT
+
+
+@pytest.mark.parametrize("name", data.__all__)
+def test_every_name_of_the_data_is_in_the_reference(name):
+    assert f"cbdl.data.{name}" in TEXT
 
 
 @pytest.mark.parametrize("name", evaluate.__all__)

@@ -40,7 +40,7 @@ BELOW: dict[str, set[str]] = {
         "credal",
         *GROUND,
     },
-    "plots": {"model", "prediction", "evaluate", "credal", *GROUND},
+    "plots": {"model", "prediction", "evaluate", "credal", "data", *GROUND},
 }
 EVERYTHING = {*BELOW, "studies"}
 BELOW |= {"studies": {*BELOW}, "cli": EVERYTHING}

@@ -145,6 +145,28 @@ def test_noise_has_the_moments_of_its_name():
     assert float(changed) == pytest.approx(0.09, abs=5 * math.sqrt(0.09 / n))
 
 
+def test_counts_of_photons_are_poissons():
+    from scipy import stats
+
+    from cbdl.data.corruptions.noise import _counts
+
+    source = torch.Generator().manual_seed(0)
+    for byte, photons in ((1, 9), (40, 9), (255, 9), (128, 150)):
+        drawn = _counts(torch.full((60_000,), byte / 255), photons, source).numpy()
+        rate = photons * byte / 255
+        counts = np.arange(drawn.max() + 1)
+        expected = 60_000 * stats.poisson.pmf(counts, rate)
+        common = expected > 10
+        seen = np.bincount(drawn, minlength=len(counts))
+        found = stats.chisquare(
+            np.append(seen[common], seen[~common].sum() + 10),
+            np.append(expected[common], 60_000 - expected[common].sum() + 10),
+            sum_check=False,
+        )
+        assert found.pvalue > 1e-4
+    assert not _counts(torch.zeros(1000), 150, source).any()
+
+
 def test_the_gaussian_blur_is_scipys():
     x = photographs(3).double() / 255
     got = fields.blur(x, 1.5)
@@ -273,3 +295,15 @@ def test_clouds_are_between_0_and_1_and_rougher_if_told():
     for field in (smooth, rough):
         assert (float(field.min()), float(field.max())) == (0, 1)
     assert rough.diff(dim=-1).abs().mean() > 2 * smooth.diff(dim=-1).abs().mean()
+
+
+def test_the_contact_sheet_shows_every_corruption_at_every_severity(tmp_path):
+    pytest.importorskip("matplotlib")
+    from cbdl import plots
+    from cbdl.plots.corruptions import contact_sheet
+
+    drawn = []
+    image = load("digits", "test")[:1]
+    plots.save(lambda figure: drawn.append(figure) or contact_sheet(figure, image), tmp_path / "sheet.png")
+    assert len(drawn[0].axes) == 6 * (len(CORRUPTIONS) - 1)  # grey images have no saturation
+    assert (tmp_path / "sheet.png").stat().st_size > 10_000

@@ -116,10 +116,10 @@ def _corrupted(x: Tensor, name: str, severity: int, seed: int) -> Tensor:
     parts = []
     for start in range(0, len(x), PART):
         part = x[start : start + PART].cpu()
-        floats = part.float() / 255 if part.dtype == torch.uint8 else part.float()
+        floats = part.float().div_(255) if part.dtype == torch.uint8 else part.float()
         source = torch.Generator().manual_seed((seed * 1_000_003 + start) % 2**63)
         spoiled = CORRUPTIONS[name](floats, int(severity) - 1, source).clamp(0, 1)
         parts.append(
-            (255 * spoiled).round().to(torch.uint8) if x.dtype == torch.uint8 else spoiled.to(x.dtype)
+            spoiled.mul_(255).round_().to(torch.uint8) if x.dtype == torch.uint8 else spoiled.to(x.dtype)
         )
     return torch.cat(parts).to(x.device) if parts else x

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cbdl.data.corruptions.fields import blur, grid, normal, outside_of, sampled, unit
+from cbdl.data.corruptions.fields import blur, grid, normal, outside_of, resampling, sampled, separable, unit
 
 
 def contrast(x: Tensor, severity: int, source: torch.Generator) -> Tensor:
@@ -29,11 +30,13 @@ def elastic(x: Tensor, severity: int, source: torch.Generator) -> Tensor:
 
 def pixelate(x: Tensor, severity: int, source: torch.Generator) -> Tensor:
     """Fewer and larger pixels; at first only half of them shows."""
-    block, share = ((2.0, 0.55), (2.0, 1.0), (3.0, 1.0), (4.0, 1.0), (5.5, 1.0))[severity]
-    h, w = x.shape[-2:]
-    few = [max(1, round(k / (block * unit(x)))) for k in (h, w)]
-    small = F.interpolate(x, size=few, mode="area")
-    return x + share * (F.interpolate(small, size=(h, w), mode="nearest-exact") - x)
+    block, share = ((2.0, 0.55), (2.0, 1.0), (2.67, 1.0), (4.0, 1.0), (5.33, 1.0))[severity]
+
+    def coarse(size: int) -> Tensor:
+        few = max(1, round(size / (block * unit(x))))
+        return resampling(few, size, "nearest-exact") @ resampling(size, few, "area")
+
+    return x + share * (separable(x, coarse) - x)
 
 
 def saturate(x: Tensor, severity: int, source: torch.Generator) -> Tensor:
@@ -99,12 +102,15 @@ def _rounded(x: Tensor, table: Tensor) -> Tensor:
     """x (n, c, h, w) after its 8 x 8 blocks were rounded in the cosine basis by the table (8, 8)."""
     h, w = x.shape[-2:]
     x = F.pad(x, (0, -w % 8, 0, -h % 8), mode="replicate")
-    n, c, tall, wide = x.shape
-    blocks = x.view(n, c, tall // 8, 8, wide // 8, 8).transpose(-3, -2)
-    basis = _cosines().to(x)
-    spectrum = (basis @ blocks @ basis.T / table).round() * table
-    blocks = basis.T @ spectrum @ basis
-    return blocks.transpose(-3, -2).reshape(n, c, tall, wide)[..., :h, :w]
+    every = table.repeat(x.shape[-2] // 8, x.shape[-1] // 8)
+    spectrum = (separable(x, _blocks) / every).round_() * every
+    return separable(spectrum, lambda size: _blocks(size).T)[..., :h, :w]
+
+
+@lru_cache(maxsize=8)
+def _blocks(size: int) -> Tensor:
+    """(size, size): the cosine transform of every 8 pixels along one axis."""
+    return torch.kron(torch.eye(size // 8, dtype=torch.float64), _cosines())
 
 
 def _cosines() -> Tensor:

@@ -61,7 +61,7 @@ def spatter(x: Tensor, severity: int, source: torch.Generator) -> Tensor:
     share, thick = ((0.05, 0.6), (0.09, 0.65), (0.14, 0.7), (0.20, 0.75), (0.27, 0.8))[severity]
     n, _, h, w = x.shape
     liquid = stretched(blur(normal(source, n, 1, h, w).to(x), 1.2 * unit(x)))
-    level = liquid.flatten(1).quantile(1 - share, dim=1).view(n, 1, 1, 1)
+    level = liquid.flatten(1).kthvalue(max(1, round((1 - share) * h * w)), dim=1).values.view(n, 1, 1, 1)
     drops = torch.sigmoid((liquid - level) * 60)
     rim = 4 * drops * (1 - drops)
     return x * (1 - thick * drops) * (1 - 0.4 * rim) + thick * drops * _tinted(x, WATER)
