@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import cbdl
+from cbdl import prediction
 from cbdl.bayes import predictive
 
 X = np.linspace(-1, 1, 30)[:, None]
@@ -33,6 +34,22 @@ def models():
 
 
 KINDS = ["classes", "line", "plane", "counts"]
+
+
+def test_mixtures_in_the_form_of_normals_are_the_predictions_of_that_form(models):
+    """Calibration of Normals starts from left-out mixtures; a draw has equal weight, so both are the same sums."""
+    line = models["line"]
+    x = line._inputs(X)
+    mixture = prediction.predict(line.learned, x, 8, "mixture")
+    for a, b in zip(
+        mixture.in_form("normal").numbers,
+        prediction.predict(line.learned, x, 8, "normal").numbers,
+        strict=True,
+    ):
+        np.testing.assert_allclose(a, b, rtol=1e-13, atol=1e-15)  # sums of 8 terms in another order, at most
+    assert mixture.in_form("mixture") is mixture
+    plane = prediction.predict(models["plane"].learned, x, 8)
+    assert plane.in_form("normal") is plane
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,6 +1,7 @@
 """The one default model: priors, networks, noise, inference method, its length, plausibility, draws and precision.
 
-The estimators, `cbdl fit` and the demo read it here; what a user does not say is the same whichever door is taken.
+The estimators and `cbdl fit` read it here; what a user does not say is the same whichever door is taken. The demo has
+settings of its own.
 """
 
 from __future__ import annotations

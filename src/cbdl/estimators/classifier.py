@@ -43,11 +43,11 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
-    >>> clf = CredalClassifier(steps=200, random_state=0).fit(X[::2], y[::2])
+    >>> clf = CredalClassifier(steps=200, plausible=0, random_state=0).fit(X[::2], y[::2])
     >>> bool(clf.score(X[1::2], y[1::2]) > 0.9)
     True
     >>> clf.predict_set(X[:2], alpha=0.05).shape, clf.predict_credal(X[:2])
-    ((2, 3), CategoricalCredalSet(batch_shape=(2,), num_extremes=6, num_classes=3))
+    ((2, 3), CategoricalCredalSet(batch_shape=(2,), num_extremes=3, num_classes=3))
     """
 
     classes_: NDArray[Any]
