@@ -172,13 +172,13 @@ class Training:
         kept["waited"] = torch.where(better, 0, kept["waited"] + going.long())
         self._hold(better)
 
-    def _hold(self, rows: Tensor) -> None:
-        """Keep the present state of the members `rows` (bool) as the one that counts."""
-        rows = rows.to(self.trainee.variables.device)
-        if bool(rows.any()):
-            self.kept["held"][rows] = self.trainee.variables[rows]
+    def _hold(self, places: Tensor) -> None:
+        """Keep the present state of the members `places` (bool) as the one that counts."""
+        places = places.to(self.trainee.variables.device)
+        if bool(places.any()):
+            self.kept["held"][places] = self.trainee.variables[places]
             for name, b in self.trainee.buffers.items():
-                self.kept[f"held.{name}"][rows] = b[rows]
+                self.kept[f"held.{name}"][places] = b[places]
 
     def _going(self) -> Tensor:
         """Members (bool) that have neither failed nor stopped early."""
@@ -198,10 +198,10 @@ class Training:
         early = self.plan.patience is not None and self.data.validation is not None
         # without early stopping the last state counts, except for members that failed
         back = (failed | torch.isfinite(kept["best"]).cpu()) if early else failed
-        rows = back.to(trainee.variables.device)
-        trainee.variables[rows] = kept["held"][rows]
+        places = back.to(trainee.variables.device)
+        trainee.variables[places] = kept["held"][places]
         for name, b in trainee.buffers.items():
-            b[rows] = kept[f"held.{name}"][rows]
+            b[places] = kept[f"held.{name}"][places]
         return Record(kept["loss"], kept["score"], dict(self.failures), kept["epochs"].clone())
 
     # ------------------------------------------------------------------------------------------- failures
@@ -216,12 +216,12 @@ class Training:
             warnings.warn(self.failures[i], TrainingWarning, stacklevel=2)
             if i not in self._stopped_early():
                 self._hold(torch.arange(loss.shape[0]) == i)
-        rows = list(self.failures)
-        gradient[rows], loss[rows], norm[rows] = 0.0, math.nan, 0.0
+        places = list(self.failures)
+        gradient[places], loss[places], norm[places] = 0.0, math.nan, 0.0
         # a state that is still finite: its batch must go on giving numbers, though nobody will look at them
-        self.trainee.variables[rows] = self.kept["held"][rows]
+        self.trainee.variables[places] = self.kept["held"][places]
         for name, b in self.trainee.buffers.items():
-            b[rows] = self.kept[f"held.{name}"][rows]
+            b[places] = self.kept[f"held.{name}"][places]
 
     def _stopped_early(self) -> set[int]:
         return set((~self._going()).nonzero().flatten().tolist()) - set(self.failures)
