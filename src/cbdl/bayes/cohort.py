@@ -137,17 +137,17 @@ class Cohort:
         """The parameters (P,) of a further network from the factory, made with this seed."""
         return _start(self.likelihood, self.layout, seed, self.initial.device, self.initial.dtype)
 
-    def only(self, rows: Sequence[int]) -> Cohort:
-        """The cohort of the members `rows` alone."""
-        members = tuple(self.members[i] for i in rows)
+    def only(self, places: Sequence[int]) -> Cohort:
+        """The cohort of the members `places` alone."""
+        members = tuple(self.members[i] for i in places)
         return replace(
             self,
             members=members,
-            prior=self.prior.only(rows),
+            prior=self.prior.only(places),
             forward=replace(self.forward, seeds=tuple(m.seed for m in members)),
-            initial=self.initial[list(rows)],
-            initial_noise=self.initial_noise[list(rows)],
-            initial_buffers={n: b[list(rows)] for n, b in self.initial_buffers.items()},
+            initial=self.initial[list(places)],
+            initial_noise=self.initial_noise[list(places)],
+            initial_buffers={n: b[list(places)] for n, b in self.initial_buffers.items()},
         )
 
     def to(self, dtype: torch.dtype) -> Cohort:

@@ -18,15 +18,15 @@ class Term:
     """One family on a block of coordinates of some members."""
 
     family: Family
-    rows: Tensor | None
+    places: Tensor | None
     """Which members (indices); None: all, in order."""
     columns: slice
     values: tuple[Tensor, ...]
-    """The family's parameters, each (rows, columns)."""
+    """The family's parameters, each (places, columns)."""
 
     def of(self, x: Tensor) -> Tensor:
         """The block of x (members, ..., P)."""
-        return (x if self.rows is None else x[self.rows])[..., self.columns]
+        return (x if self.places is None else x[self.places])[..., self.columns]
 
     def shaped(self, x: Tensor) -> list[Tensor]:
         """The parameters with the dimensions of x (members, ..., P)."""
@@ -54,18 +54,20 @@ class JointPrior:
             return loc, scale
         return None
 
-    def only(self, rows: Sequence[int]) -> JointPrior:
-        """The priors of the members `rows`."""
+    def only(self, places: Sequence[int]) -> JointPrior:
+        """The priors of the members `places`."""
         terms = []
         for term in self.terms:
-            own = list(range(self.members)) if term.rows is None else term.rows.tolist()
+            own = list(range(self.members)) if term.places is None else term.places.tolist()
             place = {member: i for i, member in enumerate(own)}
-            keep = [(new, place[old]) for new, old in enumerate(rows) if old in place]
+            keep = [(new, place[old]) for new, old in enumerate(places) if old in place]
             if keep:
                 values = tuple(v[[i for _, i in keep]] for v in term.values)
-                which = None if len(keep) == len(rows) else values[0].new_tensor([n for n, _ in keep]).long()
+                which = (
+                    None if len(keep) == len(places) else values[0].new_tensor([n for n, _ in keep]).long()
+                )
                 terms.append(Term(term.family, which, term.columns, values))
-        return JointPrior(len(rows), self.size, tuple(terms))
+        return JointPrior(len(places), self.size, tuple(terms))
 
     def to(self, dtype: torch.dtype) -> JointPrior:
         """The same priors with their parameters as `dtype`."""
@@ -77,7 +79,7 @@ class JointPrior:
         total = theta.new_zeros(theta.shape[:-1])
         for term in self.terms:
             block = term.of(theta)
-            total = _add(total, term.family.log_density(block, *term.shaped(block)).sum(-1), term.rows)
+            total = _add(total, term.family.log_density(block, *term.shaped(block)).sum(-1), term.places)
         return total
 
     def kl(self, mu: Tensor, sigma: Tensor, theta: Tensor | None) -> Tensor:
@@ -99,7 +101,7 @@ class JointPrior:
                 z = (t - m.unsqueeze(1)) / s.unsqueeze(1)
                 entropy = (s.log() + 0.918938533204672742).sum(-1) + 0.5 * z.square().sum(-1).mean(-1)
                 part = -entropy - p
-            total = _add(total, part, term.rows)
+            total = _add(total, part, term.places)
         return total
 
     def draw(self, seeds: Sequence[int], draws: int) -> Tensor:
@@ -107,11 +109,11 @@ class JointPrior:
         values = self.terms[0].values[0]
         theta = torch.empty(self.members, draws, self.size, device=values.device, dtype=values.dtype)
         for term in self.terms:
-            rows = range(self.members) if term.rows is None else term.rows.tolist()
-            for i, row in enumerate(rows):
-                source = generator(values.device, seeds[row], "prior", term.columns.start)
+            places = range(self.members) if term.places is None else term.places.tolist()
+            for i, at in enumerate(places):
+                source = generator(values.device, seeds[at], "prior", term.columns.start)
                 own = [v[i].expand(draws, -1) for v in term.values]
-                theta[row, :, term.columns] = term.family.draw(source, *own)
+                theta[at, :, term.columns] = term.family.draw(source, *own)
         return theta
 
     def location(self) -> Tensor:
@@ -127,15 +129,15 @@ class JointPrior:
         out = torch.empty(self.members, self.size, device=values.device, dtype=values.dtype)
         for term in self.terms:
             value = term.values[term.family.parameters.index(name)]
-            if term.rows is None:
+            if term.places is None:
                 out[:, term.columns] = value
             else:
-                out[term.rows, term.columns] = value
+                out[term.places, term.columns] = value
         return out
 
 
-def _add(total: Tensor, part: Tensor, rows: Tensor | None) -> Tensor:
-    return total + part if rows is None else total.index_add(0, rows, part)
+def _add(total: Tensor, part: Tensor, places: Tensor | None) -> Tensor:
+    return total + part if places is None else total.index_add(0, places, part)
 
 
 def compile_priors(
@@ -146,20 +148,20 @@ def compile_priors(
     """
     chosen = [[prior_for(prior, entry.name) for entry in layout.entries] for prior in priors]
     terms: list[Term] = []
-    # members whose families agree everywhere are one group of rows
+    # members whose families agree everywhere are one group
     kinds = [tuple(p.family.name for p in row) for row in chosen]
     for kind in dict.fromkeys(kinds):
-        rows = [i for i, k in enumerate(kinds) if k == kind]
-        index = None if len(rows) == len(priors) else torch.tensor(rows, device=device)
+        places = [i for i, k in enumerate(kinds) if k == kind]
+        index = None if len(places) == len(priors) else torch.tensor(places, device=device)
         start = 0
         while start < len(kind):
             stop = start
             while stop < len(kind) and kind[stop] == kind[start]:
                 stop += 1
-            family, entries = chosen[rows[0]][start].family, layout.entries[start:stop]
+            family, entries = chosen[places[0]][start].family, layout.entries[start:stop]
             columns = slice(entries[0].start, entries[-1].stop)
             parts = [
-                [chosen[i][start + j].parameters(entry) for j, entry in enumerate(entries)] for i in rows
+                [chosen[i][start + j].parameters(entry) for j, entry in enumerate(entries)] for i in places
             ]
             values = tuple(
                 torch.stack([torch.cat([p[name] for p in row]) for row in parts]).to(dtype).to(device)

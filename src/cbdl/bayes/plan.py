@@ -114,11 +114,11 @@ class Record:
 
     def only(self, members: Sequence[int]) -> Self:
         """The record of some members, given by their places."""
-        rows = list(members)
-        place = {old: new for new, old in enumerate(rows)}
+        places = list(members)
+        place = {old: new for new, old in enumerate(places)}
         failures = {place[i]: message for i, message in self.failures.items() if i in place}
         return self._with(
-            [self], failures, lambda x, axis: x.index_select(axis, torch.tensor(rows, device=x.device))
+            [self], failures, lambda x, axis: x.index_select(axis, torch.tensor(places, device=x.device))
         )
 
     @classmethod

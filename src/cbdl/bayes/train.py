@@ -219,13 +219,13 @@ class Training:
             self._hold(done)
         kept["look"].zero_()
 
-    def _hold(self, rows: Tensor) -> None:
-        """Keep the present state of the members `rows` (bool) as the one that counts."""
-        rows = rows.to(self.trainee.variables.device)
-        if bool(rows.any()):
-            self.kept["held"][rows] = self.trainee.variables[rows]
+    def _hold(self, places: Tensor) -> None:
+        """Keep the present state of the members `places` (bool) as the one that counts."""
+        places = places.to(self.trainee.variables.device)
+        if bool(places.any()):
+            self.kept["held"][places] = self.trainee.variables[places]
             for name, b in self.trainee.buffers.items():
-                self.kept[f"held.{name}"][rows] = b[rows]
+                self.kept[f"held.{name}"][places] = b[places]
 
     def _going(self) -> Tensor:
         """Members (bool) that have neither failed nor stopped early."""
@@ -250,10 +250,10 @@ class Training:
             back = failed | torch.isfinite(kept["best"]).cpu()
         else:  # the last state counts, except for members that failed or were done before
             back = failed if self.rule is None else failed | self.rule.done
-        rows = back.to(trainee.variables.device)
-        trainee.variables[rows] = kept["held"][rows]
+        places = back.to(trainee.variables.device)
+        trainee.variables[places] = kept["held"][places]
         for name, b in trainee.buffers.items():
-            b[rows] = kept[f"held.{name}"][rows]
+            b[places] = kept[f"held.{name}"][places]
         epochs, left = -(-self.step // self.per_epoch), self.step % self.per_epoch
         loss = kept["loss"][:epochs].clone()
         if left:  # the epoch in which the last member was done
@@ -303,12 +303,12 @@ class Training:
             self.failures[i] = self._cause(i, batch, loss, norm)
             warnings.warn(self.failures[i], TrainingWarning, stacklevel=2)
             self._hold(torch.arange(loss.shape[0]) == i)
-        rows = sorted({*self.failures, *(i for i in stopped if bool(bad[i]))})
-        gradient[rows], loss[rows], norm[rows] = 0.0, math.nan, 0.0
+        places = sorted({*self.failures, *(i for i in stopped if bool(bad[i]))})
+        gradient[places], loss[places], norm[places] = 0.0, math.nan, 0.0
         # a state that is still finite: its batch must go on giving numbers, though nobody will look at them
-        self.trainee.variables[rows] = self.kept["held"][rows]
+        self.trainee.variables[places] = self.kept["held"][places]
         for name, b in self.trainee.buffers.items():
-            b[rows] = self.kept[f"held.{name}"][rows]
+            b[places] = self.kept[f"held.{name}"][places]
 
     def _stopped_early(self) -> set[int]:
         return set((~self._going()).nonzero().flatten().tolist()) - set(self.failures)

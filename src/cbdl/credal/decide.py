@@ -132,7 +132,7 @@ def _game_by_highs(game: Tensor) -> float:
 
     G = game.cpu().numpy() / float(game.abs().amax())
     R, m = G.shape
-    found = linprog(
+    programme = linprog(
         np.append(np.zeros(m), -1.0),
         A_ub=np.column_stack([-G, np.ones(R)]),
         b_ub=np.zeros(R),
@@ -140,7 +140,11 @@ def _game_by_highs(game: Tensor) -> float:
         b_eq=[1.0],
         bounds=[(0, None)] * m + [(-2, 2)],
     )
-    return 0.0 if found.x is None or -found.fun >= -1e-9 else -float(found.fun) * float(game.abs().amax())
+    return (
+        0.0
+        if programme.x is None or -programme.fun >= -1e-9
+        else -float(programme.fun) * float(game.abs().amax())
+    )
 
 
 def choose(mask: Tensor, seed: int) -> Tensor:

@@ -174,11 +174,11 @@ class _Prior:
         rest = [term for term in whole.terms if term.family.name != "normal"]
         for term in whole.terms:
             if term.family.name == "normal":
-                rows = slice(None) if term.rows is None else term.rows
+                places = slice(None) if term.places is None else term.places
                 loc, scale = term.values
-                self.loc[rows, term.columns] = loc
-                self.precision[rows, term.columns] = scale.square().reciprocal()
-                constant[rows, term.columns] = scale.log() + HALF_LOG_2PI
+                self.loc[places, term.columns] = loc
+                self.precision[places, term.columns] = scale.square().reciprocal()
+                constant[places, term.columns] = scale.log() + HALF_LOG_2PI
         self.constant = constant.sum(1)
         self.other = replace(whole, terms=tuple(rest)) if rest else None
 

@@ -95,9 +95,9 @@ class Posterior(ABC):
 
     def only(self, members: Sequence[int]) -> Self:
         """The posterior of some members, given by their places, in that order."""
-        rows = list(members)
-        cut = {f.name: _cut(getattr(self, f.name), rows) for f in fields(self)}
-        cut["seeds"] = tuple(self.seeds[i] for i in rows)
+        places = list(members)
+        cut = {f.name: _cut(getattr(self, f.name), places) for f in fields(self)}
+        cut["seeds"] = tuple(self.seeds[i] for i in places)
         return replace(self, **cut)
 
     def gather(self, groups: Sequence[Sequence[int]]) -> Self:
@@ -113,13 +113,13 @@ class Posterior(ABC):
         return other
 
 
-def _cut(value: Any, rows: list[int]) -> Any:
-    """The members `rows` of a tensor, a dict of tensors or a record; anything else is shared by all members."""
+def _cut(value: Any, places: list[int]) -> Any:
+    """The members `places` of a tensor, a dict of tensors or a record; anything else is shared by all members."""
     if isinstance(value, Tensor):
-        return value[rows]
+        return value[places]
     if isinstance(value, dict):
-        return {name: _cut(item, rows) for name, item in value.items()}
-    return value.only(rows) if isinstance(value, Record) else value
+        return {name: _cut(item, places) for name, item in value.items()}
+    return value.only(places) if isinstance(value, Record) else value
 
 
 class Method(ABC):

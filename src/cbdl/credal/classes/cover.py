@@ -167,9 +167,9 @@ def _enumerate(
             per_set=24 * len(masks) + 8 * m * J,
             memory=CACHE,
         )
-        found = value >= target
-        mask[rows[found]] = masks[best[found]].bool()
-        open_[rows[found]] = False
+        covers = value >= target
+        mask[rows[covers]] = masks[best[covers]].bool()
+        open_[rows[covers]] = False
     return mask, ~open_
 
 
@@ -242,19 +242,19 @@ def _cover_by_milp(
     while bound < cover.sum():
         size = (np.ones(len(columns)), bound - fixed, cover.sum() - 1 - fixed)
         constraints = [(rows, need - 1e-9, np.inf), size, *((c, 1, np.inf) for c in cuts)]
-        found = _milp(np.ones(len(columns)), constraints)
-        if found.status == 2:
+        programme = _milp(np.ones(len(columns)), constraints)
+        if programme.status == 2:
             bound = int(cover.sum())
             break
-        if found.mip_dual_bound is not None and np.isfinite(found.mip_dual_bound):
-            bound = max(bound, fixed + math.ceil(found.mip_dual_bound - 1e-6))
-        if found.x is None:
+        if programme.mip_dual_bound is not None and np.isfinite(programme.mip_dual_bound):
+            bound = max(bound, fixed + math.ceil(programme.mip_dual_bound - 1e-6))
+        if programme.x is None:
             break
-        chosen = found.x > 0.5
+        chosen = programme.x > 0.5
         if (rows[:, chosen].sum(1) >= need).all():
             cover = forced.copy()
             cover[columns[chosen]] = True
-            if found.status != 0:
+            if programme.status != 0:
                 break
         elif len(cuts) == CUTS:
             break
@@ -275,11 +275,11 @@ def _raise_level(P: Float, rows: Float, columns: npt.NDArray[np.intp], forced: B
     size = (np.ones(len(columns)), k, k)
     while True:
         level = P[:, cover].sum(1).min()
-        found = _milp(np.zeros(len(columns)), [(rows, level + STEP - base, np.inf), size])
-        if found.x is None:
+        programme = _milp(np.zeros(len(columns)), [(rows, level + STEP - base, np.inf), size])
+        if programme.x is None:
             return cover
         better = forced.copy()
-        better[columns[found.x > 0.5]] = True
+        better[columns[programme.x > 0.5]] = True
         if better.sum() != cover.sum() or P[:, better].sum(1).min() <= level:
             return cover
         cover = better

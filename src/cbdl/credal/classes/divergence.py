@@ -167,15 +167,15 @@ def smallest(data: Problem, kind: str, order: float = 1.0) -> Optimum:
             # A weight that is crushed too early recovers slowly: some of the first start stays.
             start = _descended(data, first if start is None else start, step)
             start = start + (first - start) * BLEND / step
-        found = minimise(
+        minimum = minimise(
             _Objective(data, kind, step, shift),
             *data.ratio.shape[:2],
             device=data.ratio.device,
             tolerance=TOLERANCE if step == order else 1e-4,
             start=start,
         )
-        start = found.point
-    upper, lower = found.value, found.value - found.gap
+        start = minimum.point
+    upper, lower = minimum.value, minimum.value - minimum.gap
     if kind == "renyi":
         upper, lower = (_renyi(x, order, shift) for x in (upper, lower))
     else:
@@ -183,7 +183,7 @@ def smallest(data: Problem, kind: str, order: float = 1.0) -> Optimum:
         upper, lower = upper * size, lower * size
     upper = upper.clamp_min(0)
     gap = torch.where(torch.isfinite(upper), upper - lower.clamp_min(0), 0.0).clamp_min(0)
-    return Optimum(upper, gap, found.point, torch.zeros_like(upper))
+    return Optimum(upper, gap, minimum.point, torch.zeros_like(upper))
 
 
 def _orders(kind: str, order: float) -> list[float]:

@@ -86,8 +86,10 @@ def distance(
 
     if kind == "kl":
         linear = -diagonal.kl(loc, scale, target_loc[:, None], target_scale[:, None])
-        found = maximise_information(loc, scale, linear, samples, seed)
-        return Optimum((-found.value).clamp(min=0), found.gap, found.weights, found.error)
+        information = maximise_information(loc, scale, linear, samples, seed)
+        return Optimum(
+            (-information.value).clamp(min=0), information.gap, information.weights, information.error
+        )
     if kind == "chi2":
         return chunked(_chi2, m * m * (d + 4))
     if kind == "w2":
@@ -103,8 +105,8 @@ def distance(
         gap = torch.where(torch.isinf(value), 0.0, value - lower)
         return Optimum(value, gap, squared.weights, squared.error)
     power = 0.5 if kind == "hellinger" else order
-    found = chunked(lambda a, b, c, d: _power(a, b, c, d, power, samples, seed), (m + 1) * m * size)
-    return _hellinger(found) if kind == "hellinger" else found
+    integral = chunked(lambda a, b, c, d: _power(a, b, c, d, power, samples, seed), (m + 1) * m * size)
+    return _hellinger(integral) if kind == "hellinger" else integral
 
 
 # --- simulated ----------------------------------------------------------------------------------
@@ -338,11 +340,11 @@ def _chi2(loc: Tensor, scale: Tensor, t_loc: Tensor, t_scale: Tensor) -> tuple[T
         g = (M @ beta[..., None])[..., 0]
         return (beta * g).sum(-1), 2 * g, 2 * M
 
-    found = minimise(objective, loc.shape[0], loc.shape[1], device=loc.device, tolerance=1e-12)
-    log_value = reference + found.value.log()
+    minimum = minimise(objective, loc.shape[0], loc.shape[1], device=loc.device, tolerance=1e-12)
+    log_value = reference + minimum.value.log()
     value = torch.where(possible, torch.expm1(log_value).clamp(min=0), torch.inf)
-    gap = torch.where(torch.isinf(value), 0.0, found.gap * reference.exp())
-    weights = torch.zeros_like(found.point).scatter_add_(1, origin, found.point)
+    gap = torch.where(torch.isinf(value), 0.0, minimum.gap * reference.exp())
+    weights = torch.zeros_like(minimum.point).scatter_add_(1, origin, minimum.point)
     return value, gap, weights, torch.zeros_like(value)
 
 
@@ -376,8 +378,8 @@ def _w2(loc: Tensor, scale: Tensor, t_loc: Tensor, t_scale: Tensor) -> tuple[Ten
         hessian = bend @ (x - mean).mT + outer @ about.mT
         return second - 2 * (t * sd).sum(-1), gradient, hessian
 
-    found = minimise(objective, loc.shape[0], loc.shape[1], device=loc.device, tolerance=1e-12)
-    lower = (found.value - found.gap).clamp(min=0).sqrt() * unit[:, 0]
+    minimum = minimise(objective, loc.shape[0], loc.shape[1], device=loc.device, tolerance=1e-12)
+    lower = (minimum.value - minimum.gap).clamp(min=0).sqrt() * unit[:, 0]
     weights = torch.nn.functional.one_hot(index, loc.shape[1]).to(loc)
     value = best.sqrt()
     return value, (value - lower).clamp(min=0), weights, torch.zeros_like(value)

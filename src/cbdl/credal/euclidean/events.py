@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from cbdl.credal._border import Array, ArrayLike, Border, border_of, check_finite, first, float64
+from cbdl.credal.answers import Region
 from cbdl.credal.base import Gamble
 from cbdl.credal.euclidean import diagonal
 from cbdl.credal.euclidean.montecarlo import Nodes, simulate, standard_error
@@ -135,7 +136,7 @@ def bounds(replicates: Tensor, border: Border) -> Bounds:
 def event_probabilities(event: Any, loc: Tensor, scale: Tensor, nodes: Nodes, border: Border) -> Tensor:
     """(replicates, ..., m): the probability under each extreme; one replicate where it is exact."""
     d = loc.shape[-1]
-    if not (hasattr(event, "contains") or callable(event)):
+    if not (isinstance(event, (Box, HalfSpace, Region)) or callable(event)):
         sides = float64(event, "event")
         if sides.ndim < 2 or sides.shape[-2:] != (d, 2):
             raise ValueError(
@@ -147,7 +148,7 @@ def event_probabilities(event: Any, loc: Tensor, scale: Tensor, nodes: Nodes, bo
         shape = event.batch_shape(d)
         _check_broadcast("event", shape, loc.shape[:-2])
         return event.probabilities(loc, scale)[None]
-    occurs = event.contains if hasattr(event, "contains") else event
+    occurs = event.contains if isinstance(event, Region) else event
     return simulate(lambda y: occurs(border.out(y)), loc, scale, *nodes, "the event")
 
 

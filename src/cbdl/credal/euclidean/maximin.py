@@ -77,8 +77,8 @@ def maximin(loc: Tensor, scale: Tensor) -> Maximin:
         hessian = hessian + hessian.diagonal(dim1=-2, dim2=-1).mean(-1)[:, None, None]
         return (weights * values).sum(-1) / k, values / k[:, None], hessian
 
-    found = minimise(objective, batch, m, device=loc.device, tolerance=1e-13)
-    y, values, _, total = inner(found.point, everything)
-    gap = ((found.point * values).sum(-1) - values.amin(-1)).clamp(min=0)
+    minimum = minimise(objective, batch, m, device=loc.device, tolerance=1e-13)
+    y, values, _, total = inner(minimum.point, everything)
+    gap = ((minimum.point * values).sum(-1) - values.amin(-1)).clamp(min=0)
     value = values.amin(-1) - unit.log().sum((1, 2)) - d * diagonal.LOG_2PI / 2
-    return Maximin(loc[:, 0], unit[:, 0] * y[:, 0], value, gap, found.point, (unit * total.rsqrt())[:, 0])
+    return Maximin(loc[:, 0], unit[:, 0] * y[:, 0], value, gap, minimum.point, (unit * total.rsqrt())[:, 0])

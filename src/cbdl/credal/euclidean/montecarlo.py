@@ -128,16 +128,16 @@ def until(
     The rule looks at each set alone. The search ends at `MAX_SAMPLES`; the error that is reported then says
     so.
     """
-    found = solve(torch.arange(batch, device=device), samples)
+    estimate = solve(torch.arange(batch, device=device), samples)
     while tolerance is not None and samples < MAX_SAMPLES:
-        rows = (found.error > tolerance).nonzero()[:, 0]
+        rows = (estimate.error > tolerance).nonzero()[:, 0]
         if rows.numel() == 0:
             break
         samples *= 4
         again = solve(rows, samples)
-        for whole, part in zip(_fields(found), _fields(again), strict=True):
+        for whole, part in zip(_fields(estimate), _fields(again), strict=True):
             whole[rows] = part
-    return found
+    return estimate
 
 
 def _fields(optimum: Optimum) -> tuple[Tensor, ...]:
@@ -165,8 +165,8 @@ def simulate(
     return torch.stack(means).movedim(1, -1)
 
 
-def _values(found: Any, y: Tensor, name: str) -> Tensor:
-    values = float64(found, f"{name}(y)").to(y.device)
+def _values(numbers: Any, y: Tensor, name: str) -> Tensor:
+    values = float64(numbers, f"{name}(y)").to(y.device)
     if values.shape != y.shape[:-1]:
         raise ValueError(
             f"{name} maps y of shape {tuple(y.shape)} to {tuple(values.shape)}; it must give one number "

@@ -211,13 +211,13 @@ def euclidean_region(
         return border.out(x.reshape((*batch, *x.shape[1:])))
 
     if method == "box":
-        found = in_chunks(lambda a, s: _box(a, s, alpha), *flat, per_set=8 * m * m * d * 8)
-        return BoxRegion(*map(out, found))
+        pieces = in_chunks(lambda a, s: _box(a, s, alpha), *flat, per_set=8 * m * m * d * 8)
+        return BoxRegion(*map(out, pieces))
     solve = {"union": levels.union, "lower-density": levels.lower_density, "minimal": levels.minimal}[method]
     per_set = 8 * m * m * max(samples, 16) * 8
-    found = in_chunks(lambda a, s: solve(a, s, alpha, radius, samples, seed), *flat, per_set=per_set)
-    a, b, c, lower, upper, error = (out(x) for x in found[:6])
-    rest = [out(x) for x in found[6:]]
+    pieces = in_chunks(lambda a, s: solve(a, s, alpha, radius, samples, seed), *flat, per_set=per_set)
+    a, b, c, lower, upper, error = (out(x) for x in pieces[:6])
+    rest = [out(x) for x in pieces[6:]]
     shape = border.out(loc), border.out(scale)
     if method == "union":
         return Ellipsoids(a, b, c, lower, upper, error, *shape, radius)
@@ -234,14 +234,14 @@ def union_at(
     radius = squared_radius(log_survival.reshape(-1), d)
     whole = torch.isinf(radius)
     flat = loc.reshape(-1, m, d), scale.reshape(-1, m, d), log_survival.reshape(-1).exp()
-    found = in_chunks(
+    pieces = in_chunks(
         lambda a, s, share, r: levels.union(a, s, share, r, samples, seed),
         *flat,
         torch.where(whole, 1.0, radius),
         per_set=8 * m * m * max(samples, 16) * 8,
     )
     everything = (math.inf, math.inf, 0.0, 1.0, 1.0, 0.0)  # the fields of a region that is the whole space
-    fields = (torch.where(whole, value, x) for value, x in zip(everything, found, strict=True))
+    fields = (torch.where(whole, value, x) for value, x in zip(everything, pieces, strict=True))
     size, log_size, size_error, lower, upper, error = (border.out(x.reshape(batch)) for x in fields)
     shape = border.out(loc), border.out(scale), border.out(radius.reshape(batch))
     return Ellipsoids(size, log_size, size_error, lower, upper, error, *shape)

@@ -223,8 +223,8 @@ class DiagonalNormalCredalSet(CredalSet):
         "thm_rem_bounds_entropy".
         """
         loc, scale = self._flattened()
-        found = entropy_bounds(loc, scale, *self._nodes)
-        answer = Bounds(*(self._border.out(x.reshape(self._batch) / self._unit(base)) for x in found))
+        bounds = entropy_bounds(loc, scale, *self._nodes)
+        answer = Bounds(*(self._border.out(x.reshape(self._batch) / self._unit(base)) for x in bounds))
         return answer if certificate else (answer.lower, answer.upper)
 
     # --- regions and decisions -------------------------------------------------------------------
@@ -357,9 +357,9 @@ class DiagonalNormalCredalSet(CredalSet):
             a, b, c, d = (x[rows] for x in every)
             return distance.distance(a, b, c, d, kind, order, samples, self._nodes.seed)
 
-        found = until(solve, every[0].shape[0], self._nodes.samples, self._tolerance, self._loc.device)
-        found = found.reshaped(batch)
-        return found.out(self._border) if certificate else self._border.out(found.value)
+        optimum = until(solve, every[0].shape[0], self._nodes.samples, self._tolerance, self._loc.device)
+        optimum = optimum.reshaped(batch)
+        return optimum.out(self._border) if certificate else self._border.out(optimum.value)
 
     def _target(self, p: Distribution) -> tuple[Tensor, Tensor, torch.Size]:
         """loc and scale (..., d) of p, and the batch shape of an answer."""

@@ -51,8 +51,8 @@ def distance(
 
     >>> import torch
     >>> one = torch.ones(1, 1, 1, dtype=torch.float64)
-    >>> found = distance(0 * one, one, one, *(t[:, 0] for t in (one, one, one)), "w2")
-    >>> round(found.value.item(), 9)
+    >>> optimum = distance(0 * one, one, one, *(t[:, 0] for t in (one, one, one)), "w2")
+    >>> round(optimum.value.item(), 9)
     1.0
     """
     order = check_kind(kind, KINDS, order)

@@ -105,23 +105,25 @@ class Crossings:
 
 def make_grid(mix: Mixtures) -> Grid:
     """The graded grids of B mixtures."""
-    found = _all_runs(mix)
-    pieces = cells(found, CELL)
-    inner = (found.gap > 0) & torch.isfinite(found.gap)
-    nodes = pieces + (found.gap > 0) + inner
-    count = torch.zeros(len(mix), dtype=torch.int64, device=nodes.device).index_add_(0, found.owner, nodes)
+    stretches = _all_runs(mix)
+    pieces = cells(stretches, CELL)
+    inner = (stretches.gap > 0) & torch.isfinite(stretches.gap)
+    nodes = pieces + (stretches.gap > 0) + inner
+    count = torch.zeros(len(mix), dtype=torch.int64, device=nodes.device).index_add_(
+        0, stretches.owner, nodes
+    )
     first = torch.cat([count.new_zeros(1), count.cumsum(0)])
     run = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), nodes)
     place = torch.arange(len(run), device=nodes.device) - (nodes.cumsum(0) - nodes)[run]
-    low = found.offset[run] + place * (found.length / pieces.clamp_min(1))[run]
-    unit = found.unit[run]
+    low = stretches.offset[run] + place * (stretches.length / pieces.clamp_min(1))[run]
+    unit = stretches.unit[run]
     # The node in the middle of a gap is the last of its run, the end of the run the one before.
     last = nodes.cumsum(0) - 1
-    closed = found.gap > 0
-    low[(last - inner.to(last.dtype))[closed]] = (found.offset + found.length)[closed]
-    low[last[inner]] = (found.offset + found.length + 0.5 * found.gap)[inner]
+    closed = stretches.gap > 0
+    low[(last - inner.to(last.dtype))[closed]] = (stretches.offset + stretches.length)[closed]
+    low[last[inner]] = (stretches.offset + stretches.length + 0.5 * stretches.gap)[inner]
     unit[last[inner]] = math.inf
-    return Grid(found.owner[run], found.anchor[run], low, unit, first)
+    return Grid(stretches.owner[run], stretches.anchor[run], low, unit, first)
 
 
 def _all_runs(mix: Mixtures) -> Runs:
@@ -259,7 +261,7 @@ def _hidden(mix: Mixtures, grid: Grid, values: Derivatives) -> tuple[Tensor, Ten
     near = ~(d0 - k0 * meet > 0)
     node, anchor, start, end = (t[near] for t in (node, anchor, start, end))
     was_up = up[node]
-    split, found = 0.5 * (start + end), torch.zeros_like(was_up)
+    split, pairs = 0.5 * (start + end), torch.zeros_like(was_up)
     rows = torch.arange(len(node), device=node.device)
     for _ in range(34):
         if len(rows) == 0:
@@ -267,12 +269,12 @@ def _hidden(mix: Mixtures, grid: Grid, values: Derivatives) -> tuple[Tensor, Ten
         x = 0.5 * (start[rows] + end[rows])
         _, s, b = mix.at(grid.owner[node[rows]], anchor[rows], x)
         flipped = (s >= 0) != was_up[rows]
-        split[rows], found[rows] = x, flipped
+        split[rows], pairs[rows] = x, flipped
         past = (b > 0) == was_up[rows]  # x lies beyond the bottom of the dip
         end[rows] = torch.where(past, x, end[rows])
         start[rows] = torch.where(past, start[rows], x)
         rows = rows[~flipped]
-    return node[found], split[found]
+    return node[pairs], split[pairs]
 
 
 def crossings(shape: Profile, level: Tensor, rows: Tensor | None = None) -> Crossings:

@@ -51,8 +51,8 @@ def _group(sets: Extremes) -> Tensor:
     owner, high, low = _peaks(sets, _region(shape, sets.m, rows, level))
     value = sets.densities(owner, high, low).amin(-1)
     keep = value >= level[owner]
-    found = padded(owner[keep], (high[keep], low[keep]), (high[keep], low[keep]), len(sets))
-    return found.rounded()[..., 0]
+    points = padded(owner[keep], (high[keep], low[keep]), (high[keep], low[keep]), len(sets))
+    return points.rounded()[..., 0]
 
 
 def _start(sets: Extremes) -> Tensor:

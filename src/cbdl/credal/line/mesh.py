@@ -235,22 +235,24 @@ def lexicographic(high: Tensor, low: Tensor) -> Tensor:
 
 
 def _panels(loc: Tensor, scale: Tensor, active: Tensor, refine: int) -> _Panels:
-    found = runs(loc, scale, active)
-    pieces = cells(found, WIDTH) * refine
-    width = found.length / pieces.clamp_min(1)
+    stretches = runs(loc, scale, active)
+    pieces = cells(stretches, WIDTH) * refine
+    width = stretches.length / pieces.clamp_min(1)
     run = torch.repeat_interleave(torch.arange(len(pieces), device=loc.device), pieces)
     before = pieces.cumsum(0) - pieces
     place = torch.arange(len(run), device=loc.device) - before[run]
-    count = torch.zeros(loc.shape[0], dtype=torch.int64, device=loc.device).index_add_(0, found.owner, pieces)
-    start = found.offset[run] + place * width[run]
-    return _Panels(found.owner[run], found.anchor[run], start, width[run], count)
+    count = torch.zeros(loc.shape[0], dtype=torch.int64, device=loc.device).index_add_(
+        0, stretches.owner, pieces
+    )
+    start = stretches.offset[run] + place * width[run]
+    return _Panels(stretches.owner[run], stretches.anchor[run], start, width[run], count)
 
 
-def cells(found: Runs, width: float) -> Tensor:
+def cells(stretches: Runs, width: float) -> Tensor:
     """Into how many cells of at most `width` local scales each run falls; 0 for runs of length 0."""
     # The small slack keeps 19 / 1.4 the same number of cells in every unit.
-    pieces = (found.length / (found.unit * width) - 1e-9).ceil().clamp_min(1).to(torch.int64)
-    return torch.where(found.length > 0, pieces, 0)
+    pieces = (stretches.length / (stretches.unit * width) - 1e-9).ceil().clamp_min(1).to(torch.int64)
+    return torch.where(stretches.length > 0, pieces, 0)
 
 
 def _fill(panels: _Panels, sets: int, size: int, home: Tensor) -> Mesh:

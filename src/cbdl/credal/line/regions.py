@@ -125,12 +125,12 @@ def _shortest(
     sets: Extremes, alpha: float, answer: tuple[Intervals, Tensor, Tensor]
 ) -> tuple[Intervals, Tensor, Tensor]:
     """The minimal region, or a shorter one of the other two where its gap leaves room for one."""
-    found, level, gap = answer
-    rows = (~(gap <= PROVED * found.measure)).nonzero()[:, 0]
+    intervals, level, gap = answer
+    rows = (~(gap <= PROVED * intervals.measure)).nonzero()[:, 0]
     if len(rows) == 0:
         return answer
     part = sets[rows]
-    own = Intervals(found.high[rows], found.low[rows])
+    own = Intervals(intervals.high[rows], intervals.low[rows])
     log_alpha = part.loc.new_full((len(part),), math.log(alpha))
     rivals = [own, union_region(part, log_alpha)[0], _lower_density_region(part, alpha)[0]]
     covers = torch.stack([_covers(part, region, alpha) for region in rivals])
@@ -139,7 +139,7 @@ def _shortest(
     stays = torch.ones(len(sets), dtype=torch.bool, device=rows.device)
     stays[rows] = False
     rest = stays.nonzero()[:, 0]
-    parts = [(rest, Intervals(found.high[rest], found.low[rest]))] + [
+    parts = [(rest, Intervals(intervals.high[rest], intervals.low[rest]))] + [
         (rows[best == k], Intervals(region.high[best == k], region.low[best == k]))
         for k, region in enumerate(rivals)
     ]
@@ -154,19 +154,19 @@ def _covers(sets: Extremes, region: Intervals, alpha: float) -> Tensor:
 
 
 def finished(
-    sets: Extremes, found: Intervals, level: Tensor, gap: Tensor, border: Border, batch: torch.Size
+    sets: Extremes, intervals: Intervals, level: Tensor, gap: Tensor, border: Border, batch: torch.Size
 ) -> LineRegion:
     """A region with its probabilities, in the user's kind and shape."""
-    probability = region_probabilities(sets, found)
+    probability = region_probabilities(sets, intervals)
     out = border.out
     return LineRegion(
-        out(found.rounded().view(*batch, -1, 2)),
-        out(found.measure.view(batch)),
+        out(intervals.rounded().view(*batch, -1, 2)),
+        out(intervals.measure.view(batch)),
         out(probability.amin(-1).view(batch)),
         out(probability.amax(-1).view(batch)),
         out(level.view(*batch, -1)),
         out(gap.view(batch)),
-        found,
+        intervals,
         border,
         batch,
     )
@@ -211,8 +211,8 @@ def union_region(sets: Extremes, log_alpha: Tensor, slack: float = 0.0) -> tuple
         return whole, level, nothing
     part = sets[finite]
     target = (log_alpha[finite] - slack * EPS * (1 + log_alpha[finite].abs())).repeat_interleave(sets.m)
-    found, ends_of_each = hdr_at(part.each(), target, slack)
-    level[finite] = found.view(len(part), sets.m)
+    levels, ends_of_each = hdr_at(part.each(), target, slack)
+    level[finite] = levels.view(len(part), sets.m)
     bounded = union(inside(ends_of_each, len(part), sets.m))
     rest = torch.isinf(log_alpha).nonzero()[:, 0]
     return gathered([(rest, whole[rest]), (finite, bounded)], len(sets)), level, nothing
@@ -228,8 +228,8 @@ def _lower_density_region(sets: Extremes, alpha: float) -> tuple[Intervals, Tens
     level = sets.loc.new_empty(len(sets))
     parts: list[tuple[Tensor, Intervals]] = []
     for rows in sets.chunks():
-        level[rows], found = _lower_density_group(sets[rows], alpha)
-        parts.append((rows, found))
+        level[rows], intervals = _lower_density_group(sets[rows], alpha)
+        parts.append((rows, intervals))
     return gathered(parts, len(sets)), level[:, None], torch.full_like(level, math.nan)
 
 

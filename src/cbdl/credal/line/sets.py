@@ -181,8 +181,8 @@ class _Line(CredalSet):
         `cbdl.credal.line.regions`. Paper: definitions "ihdr-def" and "hdr-def".
         """
         flat = self._flat()
-        found, level, gap = line_region(flat, check_alpha(alpha), method)
-        return finished(flat, found, level, gap, self._border, self._batch)
+        intervals, level, gap = line_region(flat, check_alpha(alpha), method)
+        return finished(flat, intervals, level, gap, self._border, self._batch)
 
     def _log_survival(self, y: ArrayLike) -> Tensor:
         check_finite(float64(y, "y"), "y")
@@ -192,8 +192,8 @@ class _Line(CredalSet):
 
     def _region_at(self, log_survival: Tensor) -> LineRegion:
         flat = self._flat()
-        found, level, gap = union_region(flat, log_survival.reshape(-1), slack=SLACK)
-        return finished(flat, found, level, gap, self._border, self._batch)
+        intervals, level, gap = union_region(flat, log_survival.reshape(-1), slack=SLACK)
+        return finished(flat, intervals, level, gap, self._border, self._batch)
 
     def _safest(self, rule: str, single: bool, seed: int) -> Tensor:
         """(..., R) all maximisers of min_j p_j(y), padded with nan, or (...,) one of them."""

@@ -78,11 +78,11 @@ class _Line:
         sets, target = (tuple(t[rows] for t in x) for x in (self.sets, self.target))
         return _Line(mesh, sets, target, self.level, self.A[rows], self.slope[rows])  # type: ignore[arg-type]
 
-    def place(self, found: _Brackets, x: Tensor) -> Tensor:
+    def place(self, brackets: _Brackets, x: Tensor) -> Tensor:
         """Points of brackets in units of nodes: they sort like the points, without their size."""
-        at, cell = found.owner, found.cell
+        at, cell = brackets.owner, brackets.cell
         left = self.mesh.offset[at, cell]
-        right = (self.mesh.anchor[at, cell + 1] - found.anchor) + self.mesh.offset[at, cell + 1]
+        right = (self.mesh.anchor[at, cell + 1] - brackets.anchor) + self.mesh.offset[at, cell + 1]
         return cell + (x - left) / (right - left)
 
 
@@ -115,9 +115,9 @@ def _on_mesh(mesh: Mesh, sets: Mixture, target: Mixture, level: int) -> tuple[Te
     rows = torch.arange(batch, device=end.device)
     for _ in range(ROUNDS):
         cells = cuts.cells(end)
-        found = least_deviation(cells, torch.zeros_like(cells[:, 0]))
-        best.bound[rows] = torch.maximum(best.bound[rows], found.value - found.gap)
-        beta = found.weights
+        programme = least_deviation(cells, torch.zeros_like(cells[:, 0]))
+        best.bound[rows] = torch.maximum(best.bound[rows], programme.value - programme.gap)
+        beta = programme.weights
         for _ in range(STEPS):
             here = _exact(line, beta, end)
             best.keep(rows, beta, here)
@@ -247,8 +247,8 @@ def _brackets(line: _Line, beta: Tensor) -> tuple[_Brackets, Tensor]:
 
 def _exact(line: _Line, beta: Tensor, end: Tensor) -> _Here:
     """The integral of |h| for given weights and what follows from its roots."""
-    found, last = _brackets(line, beta)
-    owner, anchor, sign = found.owner, found.anchor, found.sign
+    brackets, last = _brackets(line, beta)
+    owner, anchor, sign = brackets.owner, brackets.anchor, brackets.sign
     sets, target = tuple(t[owner] for t in line.sets), tuple(t[owner].unsqueeze(1) for t in line.target)
 
     def at(rows: Tensor | slice, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -263,14 +263,14 @@ def _exact(line: _Line, beta: Tensor, end: Tensor) -> _Here:
         weights = beta[owner[rows]] * sign[rows].unsqueeze(-1)
         return (value * weights).sum(-1), (slope * weights).sum(-1)
 
-    x = _refined(difference, found.low, found.high)
+    x = _refined(difference, brackets.low, brackets.high)
     inner, value, slope = at(slice(None), x)
     # Twice the antiderivative at every change of sign, and the end.
     gradient = torch.where(last, end, -end).index_add(0, owner, 2 * sign.unsqueeze(-1) * inner)
     steep = (slope * beta[owner]).sum(-1).abs().clamp_min(1e-300)
     bend = 2 * value.unsqueeze(-1) * value.unsqueeze(-2) / steep[:, None, None]
     hessian = bend.new_zeros(*beta.shape, beta.shape[1]).index_add(0, owner, bend.nan_to_num(posinf=0.0))
-    place, table = _table(owner, line.place(found, x), inner, end)
+    place, table = _table(owner, line.place(brackets, x), inner, end)
     return _Here((gradient * beta).sum(-1).clamp_min(0), gradient, hessian, place, table)
 
 

@@ -57,6 +57,6 @@ def two_tailed_quantile(logs: Tensor) -> Tensor:
     near = math.sqrt(2) * torch.special.erfinv(-torch.expm1(logs.clamp_min(-1)))
     far = -torch.from_numpy(special.ndtri_exp(logs.cpu().numpy() - math.log(2))).to(logs)
     # scipy's is good to some 30 roundings: one step of Newton's method, whose slope is the hazard 2 phi(z) / P.
-    found = log_two_tails(far)
-    step = (found - logs) * (found + 0.5 * far.square() + 0.5 * math.log(math.pi / 2)).exp()
+    tails = log_two_tails(far)
+    step = (tails - logs) * (tails + 0.5 * far.square() + 0.5 * math.log(math.pi / 2)).exp()
     return torch.where(logs > -0.5, near, torch.where(torch.isfinite(step), far + step, far))

@@ -72,10 +72,10 @@ def _roots(
 
     middle, _ = solve(bend, start, end, 0.5 * (start + end), sign, unit)  # type: ignore[arg-type]
     value = _difference(each, first[pair], second[pair], anchor, middle)[0]
-    found = value * sign < 0
+    dips = value * sign < 0
     left = (node, torch.zeros_like(node), anchor, start, middle, unit, -sign)
     right = (node, torch.ones_like(node), anchor, middle, end, unit, sign)
-    brackets += [tuple(t[found] for t in side) for side in (left, right)]
+    brackets += [tuple(t[dips] for t in side) for side in (left, right)]
     node, order, anchor, start, end, unit, sign = (torch.cat(c) for c in zip(*brackets, strict=True))
     rank = (2 * node + order).argsort()
     parts = (grid.owner[node], anchor, start, end, unit, sign)

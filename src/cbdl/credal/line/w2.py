@@ -63,9 +63,9 @@ def wasserstein2_squared(sets: Mixture, target: Mixture) -> Optimum:
 def _on_mesh(mesh: Mesh, sets: Mixture, target: Mixture, near: Tensor) -> tuple[Tensor, ...]:
     problem = _Transport(_edges(mesh), sets, target)
     batch, m = near.shape
-    found = minimise(problem.objective, batch, m, device=near.device, tolerance=1e-11, max_steps=12)
+    minimum = minimise(problem.objective, batch, m, device=near.device, tolerance=1e-11, max_steps=12)
     rows = torch.arange(batch, device=near.device)
-    best = _Best.of(found.point, problem.at(found.point, rows, fine=True))
+    best = _Best.of(minimum.point, problem.at(minimum.point, rows, fine=True))
     # Close to the hull the weights of Wasserstein 1 have more digits than a squared distance can show.
     best.keep(rows, near, problem.at(near, rows, fine=True))
     _cutting_planes(problem, best)
