@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
 import torch
-from scipy import stats
-from scipy.special import gammaincinv
+from scipy.special import gammaincinv, psi
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -108,7 +107,17 @@ class Likelihood:
 
     def entropy(self, numbers: Mapping[str, Tensor]) -> Tensor:
         """The entropy (members, draws, batch) of the outcome under every draw, from what `describe` says, in nats."""
-        raise NotImplementedError
+        if "probs" in numbers:
+            return _class_entropy(numbers["probs"])
+        if "rate" in numbers:
+            entropy = poisson_entropy(numbers["rate"])
+        else:
+            entropy = numbers["scale"].log() + self.standard_entropy()
+        return _event_sum(entropy, entropy.ndim - 2)
+
+    def standard_entropy(self) -> float:
+        """The entropy of the noise of a real outcome whose standard deviation is 1, in nats; here of a Normal."""
+        return 0.5 + HALF_LOG_2PI
 
     def normals(self) -> tuple[Tensor, Tensor]:
         """The noise of a real outcome as a mixture of Normals: weights, and scales in units of its standard
@@ -183,9 +192,6 @@ class Categorical(Likelihood):
     def describe(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor) -> dict[str, Tensor]:
         return {"probs": out.softmax(-1)}
 
-    def entropy(self, numbers: Mapping[str, Tensor]) -> Tensor:
-        return _class_entropy(numbers["probs"])
-
     def draw(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor, source: torch.Generator) -> Tensor:
         return _draw_class(out.softmax(-1), source)
 
@@ -218,9 +224,6 @@ class Bernoulli(Likelihood):
         zero = torch.sigmoid(-out.reshape(out.shape[:3]))
         return {"probs": torch.stack([zero, one], -1)}
 
-    def entropy(self, numbers: Mapping[str, Tensor]) -> Tensor:
-        return _class_entropy(numbers["probs"])
-
     def draw(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor, source: torch.Generator) -> Tensor:
         return _draw_class(self.describe(out, noise, loc, unit)["probs"], source)
 
@@ -252,10 +255,6 @@ class Poisson(Likelihood):
 
     def describe(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor) -> dict[str, Tensor]:
         return {"rate": out.reshape(out.shape[:3] + loc.shape).clamp(LOW, HIGH).exp()}
-
-    def entropy(self, numbers: Mapping[str, Tensor]) -> Tensor:
-        entropy = poisson_entropy(numbers["rate"])
-        return _event_sum(entropy, entropy.ndim - 2)
 
     def draw(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor, source: torch.Generator) -> Tensor:
         return torch.poisson(self.describe(out, noise, loc, unit)["rate"], generator=source)
@@ -319,17 +318,9 @@ class _LocationScale(Likelihood):
         numbers = self.describe(out, noise, loc, unit)
         return numbers["loc"] + numbers["scale"] * self.standard_draw(numbers["loc"], source)
 
-    def entropy(self, numbers: Mapping[str, Tensor]) -> Tensor:
-        scale = numbers["scale"]
-        return _event_sum(scale.log() + self.standard_entropy(), scale.ndim - 2)
-
     def standard(self, z: Tensor) -> Tensor:
         """log density of the noise with mean 0 and standard deviation 1."""
         raise NotImplementedError
-
-    def standard_entropy(self) -> float:
-        """The entropy of the noise with standard deviation 1, in nats."""
-        return 0.5 + HALF_LOG_2PI
 
     def standard_draw(self, like: Tensor, source: torch.Generator) -> Tensor:
         """Noise with mean 0 and standard deviation 1, in the shape of `like`."""
@@ -443,7 +434,9 @@ class StudentT(_LocationScale):
         return constant - (df + 1) / 2 * torch.log1p(z.square() / (df - 2))
 
     def standard_entropy(self) -> float:
-        return float(stats.t(self.df).entropy()) - 0.5 * math.log(self.df / (self.df - 2))
+        half, more = self.df / 2, (self.df + 1) / 2
+        beta = math.lgamma(half) + math.lgamma(0.5) - math.lgamma(more)
+        return more * float(psi(more) - psi(half)) + beta + 0.5 * math.log(self.df - 2)
 
     def standard_draw(self, like: Tensor, source: torch.Generator) -> Tensor:
         normal = torch.empty_like(like).normal_(generator=source)
