@@ -12,7 +12,6 @@ from typing import cast, get_args
 
 import numpy as np
 import torch
-from scipy.optimize import linprog
 from torch import Tensor
 
 from cbdl.credal._batch import in_chunks
@@ -129,6 +128,8 @@ def _best_action(lower: Tensor, upper: Tensor, utility: Tensor, tie: Tensor) -> 
 
 def _largest_lead(lower: Tensor, upper: Tensor, rivals: Tensor) -> float:
     """max over p of min over the rows of `rivals` (R, J) of their expectation."""
+    from scipy.optimize import linprog  # slow to import, and needed for few utilities
+
     R, J = rivals.shape
     best = linprog(
         np.append(np.zeros(J), -1.0),
