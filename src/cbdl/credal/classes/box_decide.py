@@ -128,7 +128,7 @@ def _best_action(lower: Tensor, upper: Tensor, utility: Tensor, tie: Tensor) -> 
 
 def _largest_lead(lower: Tensor, upper: Tensor, rivals: Tensor) -> float:
     """max over p of min over the rows of `rivals` (R, J) of their expectation."""
-    from scipy.optimize import linprog  # slow to import, and needed for few utilities
+    from scipy.optimize import linprog  # takes long to import, and few need it
 
     R, J = rivals.shape
     best = linprog(
