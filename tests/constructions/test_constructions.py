@@ -120,6 +120,39 @@ def test_robust_members_learn_from_their_worst_rows():
     np.testing.assert_allclose(probs, [[0.6, 0.4], [0.8, 0.2]], atol=0.01)
 
 
+@pytest.mark.parametrize(
+    "net",
+    [
+        cbdl.nets.mlp(4, 3, hidden=(5,)),
+        torch.nn.Sequential(
+            torch.nn.Unflatten(1, (1, 4)), torch.nn.Conv1d(1, 2, 3), torch.nn.Flatten(), torch.nn.Linear(4, 3)
+        ),
+    ],
+)
+def test_the_gradient_is_that_of_the_worst_rows_alone(net):
+    """Whichever way the networks are evaluated: matrix products by hand, or a convolution member by member."""
+    from cbdl.bayes.cohort import Cohort
+    from cbdl.bayes.data import prepare
+
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(8, 4)), np.arange(8) % 3
+    data = prepare(X, y, space="classes", dtype=torch.float64)
+    cohort = Cohort.of([cbdl.priors.Normal()] * 2, cbdl.likelihoods.Categorical(net, worst=0.5), data)
+    theta = cohort.initial[:, None]
+    (batch,) = data.parts(8)
+    nll, by_theta, _ = cohort.gradient(theta, cohort.initial_noise, batch, dict(cohort.initial_buffers), 1.0)
+    leaf = theta[1, 0].clone().requires_grad_()
+    values, at = {}, 0
+    for entry in cohort.layout.entries:
+        values[entry.name] = leaf[at : at + entry.size].view(entry.shape)
+        at += entry.size
+    out = torch.func.functional_call(cohort.forward.network, values, (batch.x,))
+    loss = torch.nn.functional.cross_entropy(out, batch.y, reduction="none").topk(4).values.mean()
+    (truth,) = torch.autograd.grad(loss, leaf)
+    torch.testing.assert_close(nll[1, 0], loss.detach())
+    torch.testing.assert_close(by_theta[1, 0], truth)
+
+
 def test_robust_likelihoods_are_saved_with_their_share(tmp_path):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(40, 3)), rng.integers(0, 2, 40)

@@ -14,24 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from scipy.io import loadmat
-from scipy.io.matlab import MatReadError
 from torch import Tensor
 
 IMAGE = 3 * 32 * 32
-
-
-_NO_MAT = (
-    MatReadError,
-    ValueError,
-    TypeError,
-    NotImplementedError,
-    LookupError,
-    EOFError,
-    zlib.error,
-    OSError,
-)
-"""What scipy raises for files that are damaged or something else."""
 
 
 class DataError(ValueError):
@@ -82,11 +67,25 @@ def read_cifar(path: Path) -> tuple[Tensor, Tensor]:
 
 def read_svhn(path: Path) -> tuple[Tensor, Tensor]:
     """Images (n, 3, 32, 32) and labels (n,) of SVHN's cropped digits: X (32, 32, 3, n), y (n, 1) with 10 for 0."""
+    from scipy.io import loadmat  # slow to import
+    from scipy.io.matlab import MatReadError
+
+    # What scipy raises for files that are damaged or something else.
+    damaged = (
+        MatReadError,
+        ValueError,
+        TypeError,
+        NotImplementedError,
+        LookupError,
+        EOFError,
+        zlib.error,
+        OSError,
+    )
     if not path.exists():
         raise DataError(f"{path} is not there")
     try:
         stored = loadmat(path, variable_names=["X", "y"])
-    except _NO_MAT as error:
+    except damaged as error:
         raise DataError(f"{path} is cut short or no .mat file ({error}); fetch it again") from None
     x, y = stored.get("X"), stored.get("y")
     if x is None or y is None or x.shape[:3] != (32, 32, 3) or x.dtype != np.uint8 or y.size != x.shape[-1]:

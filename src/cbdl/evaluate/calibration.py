@@ -16,7 +16,7 @@ from cbdl.evaluate.predictions import Predicted, class_labels, point_probabiliti
 class Reliability:
     """By bins of confidence: their edges (bins + 1,), rows (bins,), mean confidence and accuracy (bins,), nan if empty.
 
-    ece: sum over bins of their share of rows times |accuracy - confidence|
+    ece: sum over bins of their share of rows times how far accuracy and confidence are apart
     """
 
     edges: Floats
