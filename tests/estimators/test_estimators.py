@@ -46,6 +46,13 @@ def curve(rows: int = 80, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return X, np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=rows)
 
 
+def pair(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Two outputs in different units."""
+    X, y = curve(rows, seed)
+    other = 100 * X[:, 0] + 20 * np.random.default_rng(1000 + seed).normal(size=rows)
+    return X, np.c_[y, other]
+
+
 @pytest.fixture(scope="module")
 def iris() -> CredalClassifier:
     return light().fit(*IRIS)
@@ -58,8 +65,7 @@ def line() -> CredalRegressor:
 
 @pytest.fixture(scope="module")
 def plane() -> CredalRegressor:
-    X, y = curve(200)
-    return light_regressor(steps=400).fit(X, np.c_[y, 100 * X[:, 0]])
+    return light_regressor(steps=300).fit(*pair(200))
 
 
 # --- scikit-learn's own checks ---------------------------------------------------------------------------------
@@ -178,8 +184,7 @@ def test_intervals_cover_new_data_and_widen_far_from_it(line: CredalRegressor) -
 
 
 def test_several_outputs_are_covered_at_once(plane: CredalRegressor) -> None:
-    X, y = curve(300, seed=1)
-    Y = np.c_[y, 100 * X[:, 0]]
+    X, Y = pair(300, seed=1)
     assert plane.predict(X).shape == (300, 2)
     assert plane.score(X, Y) > 0.9
     for method in (None, "union"):
