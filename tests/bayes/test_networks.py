@@ -36,7 +36,7 @@ def setup(
     return forward, theta.reshape(MEMBERS, DRAWS, -1), buffers, x, networks
 
 
-def score(out: Tensor, noise: Tensor) -> Tensor:
+def score(out: Tensor, noise: Tensor, members: slice = slice(None)) -> Tensor:
     return out.square().flatten(2).mean(2) + out.flatten(2)[..., 0]
 
 
