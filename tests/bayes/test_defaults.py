@@ -56,12 +56,12 @@ def test_a_regression_is_as_good_as_an_ordinary_networks(kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_a_classification_is_as_good_as_an_ordinary_networks(kind: Any) -> None:
-    if kind.__name__ == "SGHMC":
-        pytest.xfail("its default is behind on classes: docs/results/methods.md")
+    # one chain, the default of SGHMC, falls behind here: docs/results/methods.md
+    method = kind(chains=4) if kind.__name__ == "SGHMC" else kind()
     X, y, X_test, y_test = wines()
     plain = MLPClassifier(hidden_layer_sizes=HIDDEN, max_iter=2000, random_state=0).fit(X, y)
     net = cbdl.nets.mlp(13, 3, hidden=HIDDEN)
-    model = cbdl.CBDL(PRIORS, [cbdl.likelihoods.Categorical(net)], kind(), verbose=False).fit(X, y)
+    model = cbdl.CBDL(PRIORS, [cbdl.likelihoods.Categorical(net)], method, verbose=False).fit(X, y)
     decision = np.asarray(model.predict(X_test, 64).probs)[:, 0].argmax(1)
     # of 89 rows a standard error of a share of 3 per cent is one and a half
     assert (decision != y_test).sum() <= (plain.predict(X_test) != y_test).sum() + 3
