@@ -181,7 +181,7 @@ def test_samples_have_the_moments_of_the_predictive(model):
 )
 def test_the_predictive_has_the_tails_of_the_noise(noise, density):
     made = regression(priors=[cbdl.priors.Normal(0, 1)], likelihoods=[noise], standardize=False)
-    made.method = cbdl.Ensemble(epochs=1)  # one point: the predictive is the noise around it
+    made.method = cbdl.Ensemble(epochs=1, restarts=1)  # one point: the predictive is the noise around it
     credal = made.fit(*line()).predict(np.zeros((1, 1)), samples=2)
     centre = credal.mean()[0, 0]
     for z in (0.05, 0.3, 1.0, 3.0, 6.0):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import pytest
@@ -41,7 +42,7 @@ def test_a_cut_keeps_the_best_and_grows_with_alpha(seed: int, count: int, rows: 
 
 def test_plausibility_is_the_relative_likelihood_of_an_equal_mean() -> None:
     """For Normal differences: the likelihood at mean 0 over that at the mean that was seen."""
-    values = score(1, 400, [0.0, 0.15])
+    values = score(1, 400, [0.0, 0.03], noise=0.2)
     verdict = judge(members(2), values, torch.ones(400, dtype=torch.float64), 0.05).verdicts[1]
     d = values[:, 0] - values[:, 1]
     error = d.std() / 400**0.5
@@ -61,6 +62,23 @@ def test_members_that_the_rows_do_not_tell_apart_stay_however_many_rows() -> Non
         dropped += len(judge(members(2), values, torch.ones(2000, dtype=torch.float64), 0.01).dropped)
     assert sorted(gaps)[20] > 10
     assert dropped <= 2  # a share of 2 P(Z > 3.03) = 0.0024 is expected
+
+
+def test_a_member_that_fails_rarely_but_badly_is_refuted() -> None:
+    """One row in fifty at -60 nats: the mean is 1.2 behind, and its error as large."""
+    values = score(0, 50, [0.0, 0.0], noise=0.1)
+    values[7, 1] = -60.0
+    verdict = judge(members(2), values, torch.ones(50, dtype=torch.float64), 0.01).verdicts[1]
+    assert verdict.error > 0.8 * verdict.behind
+    assert verdict.plausibility == pytest.approx(math.exp(-20 * verdict.behind), rel=1e-9)
+    assert not verdict.kept
+
+
+def test_differences_that_do_not_matter_refute_nobody_however_many_rows() -> None:
+    values = score(0, 50_000, [0.0, 0.02], noise=0.5)
+    verdict = judge(members(2), values, torch.ones(50_000, dtype=torch.float64), 0.01).verdicts[1]
+    assert verdict.behind > 3 * verdict.error
+    assert verdict.kept
 
 
 def test_clearly_worse_members_are_refuted() -> None:

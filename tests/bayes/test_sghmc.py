@@ -87,7 +87,7 @@ def minibatch_variance(cohort: Cohort, data: Data, theta: Tensor, size: int) -> 
                     cohort.initial_noise,
                     batch.x,
                     {},
-                    lambda out, own, b=batch: cohort.score(b, out, own),
+                    lambda out, own, members, b=batch: cohort.score(b, out, own, members),
                     lambda nll, rows: torch.ones_like(nll),
                 )[1][:, 0]
             )

@@ -77,7 +77,7 @@ def test_the_predictive_distribution_is_the_closed_one_of_the_linear_model() -> 
     grid = torch.linspace(-3, 3, 9, dtype=torch.float64).unsqueeze(1)
     learned = Learned.of([Part((), cohort, posterior)], data, 0)
     draws = 4000
-    loc, scale = normals(learned, grid, draws)
+    loc, scale, _ = normals(learned, grid, draws)
     for k, prior in enumerate((1.0, 3.0)):
         mode = posterior.mode[k]
         _, seen = jacobian(cohort, k, mode, data.x)

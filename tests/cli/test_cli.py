@@ -326,9 +326,9 @@ finally:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to measure memory")
 def test_predict_reads_a_file_in_bounded_memory(place, tmp_path):
-    """Four times the file, the same memory."""
+    """Six times the file, the same memory."""
     used = []
-    for rows in (3_000, 12_000):
+    for rows in (3_000, 18_000):
         # text that is not used by the model makes the file large without making it slow
         path = tmp_path / f"{rows}.csv"
         with open(path, "w") as file:
@@ -339,11 +339,10 @@ def test_predict_reads_a_file_in_bounded_memory(place, tmp_path):
         assert (ran.returncode, out) == (0, f"{tmp_path / 'p.csv'}: {rows} rows\n"), err
         used.append(int(err.split()[-2]) / 1024)
         path.unlink()
-    assert (
-        used[1] < used[0] + 20
-    )  # MB; the larger file has 36 MB more, and an allocator keeps a few of its own
+    # MB; the larger file has 60 MB more, and an allocator keeps some of its own
+    assert used[1] < used[0] + 30
     with open(tmp_path / "p.csv") as file:
-        assert sum(1 for _ in file) == 12_001
+        assert sum(1 for _ in file) == 18_001
 
 
 def test_a_closed_pipe_is_not_an_accident(place):

@@ -3,12 +3,14 @@
 Full Bayesian updating, as in the paper, keeps every member; maximum-likelihood updating (Gilboa and Schmeidler 1993)
 keeps the likeliest. In between, a member stays if its plausibility is at least alpha. Likelihoods of whole data sets
 are no measure of that: they differ by many nats between members that predict new rows about equally well, so that any
-cut leaves one. What counts is whether the data tell the members apart. With d_i the difference of the log predictive
-densities of row i, left out, under the best member and under another, and z = sum d_i / (sd(d) sqrt(n)),
+cut leaves one. What counts is whether the rows tell the members apart, and whether it matters. With d the differences
+of the log predictive densities of left-out rows under the best member and under another, n of them, and
+z = mean(d) / (sd(d) / sqrt(min(n, 500))),
 
-    plausibility = exp(-max(z, 0)^2 / 2),
+    plausibility = min(exp(-z^2 / 2), exp(-20 mean(d))),
 
-the relative likelihood of "it predicts as well as the best one".
+the relative likelihood of "it predicts as well as the best one", as so many rows would tell, and that of twenty fresh
+rows: for a member that fails rarely, but then badly, z is small because the error is large.
 """
 
 from __future__ import annotations
@@ -20,6 +22,11 @@ import torch
 from torch import Tensor
 
 from .cohort import Member
+
+TELLING = 500
+"""Rows that tell members apart, at most: with more of them the smallest difference would refute."""
+FRESH = 20
+"""Fresh rows whose relative likelihood is asked for."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,7 @@ class Verdict:
     error: float
     """The standard error of `behind`."""
     plausibility: float
-    """Relative likelihood of "it predicts as well as the best": 1 for the best, near 0 for the refuted."""
+    """1 for the best member, near 0 for the refuted."""
     kept: bool
 
 
@@ -74,8 +81,9 @@ def judge(
     behind = mean[best] - mean
     variance = (counts.unsqueeze(1) * (away - behind).square()).sum(0) / (total - 1).clamp_min(1)
     error = (variance / total).sqrt()
-    z = torch.where(behind > 0, behind / error.clamp_min(1e-300), 0.0).nan_to_num(math.inf)
-    plausibility = torch.exp(-0.5 * z.square())
+    coarse = (variance / total.clamp_max(TELLING)).sqrt()
+    z = torch.where(behind > 0, behind / coarse.clamp_min(1e-300), 0.0).nan_to_num(math.inf)
+    plausibility = torch.exp(-torch.maximum(0.5 * z.square(), FRESH * behind).nan_to_num(math.inf))
     kept = (plausibility >= alpha) if alpha > 0 else torch.ones_like(z, dtype=torch.bool)
     kept[best] = True
     numbers = torch.stack([mean, behind, error, plausibility], 1).tolist()
