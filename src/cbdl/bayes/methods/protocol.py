@@ -69,7 +69,7 @@ class Posterior(ABC):
         return None
 
     def outputs(self, cohort: Cohort, theta: Tensor, x: Tensor) -> Tensor:
-        """What draws theta (m, draws, P) say about x: outputs (m, draws, batch, *out), here those of their networks."""
+        """What draws theta (m, draws, P) say about x: outputs (m, draws, batch, ...), here those of their networks."""
         return cohort.forward(theta, x, self.buffers)
 
     def chains(self) -> tuple[Tensor, Tensor] | None:
