@@ -12,8 +12,9 @@ from cbdl.bayes.likelihoods import Scale
 from cbdl.bayes.methods.mclmc import MCLMC
 from cbdl.bayes.priors import Normal
 
-PRIORS = (Normal(0.0, 1.0, fan_in=True), Normal(0.0, 3.0, fan_in=True), Normal(0.0, 9.0, fan_in=True))
-"""Normal, with standard deviations 1, 3 and 9 over the root of the fan-in."""
+PRIORS = tuple(Normal(0.0, scale, fan_in=True) for scale in (1.0, 2.0, 4.0, 8.0))
+"""Normal, with standard deviations 1, 2, 4 and 8 over the root of the fan-in: wide enough a grid that the plausible ones
+are inside, and close enough that more than one is."""
 HIDDEN = ((16, 16),)
 """The widths of the hidden layers, one tuple per network."""
 NOISES: tuple[Scale, ...] = ("learned", "heteroscedastic")

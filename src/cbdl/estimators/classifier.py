@@ -23,7 +23,7 @@ from cbdl.estimators.weights import Floats, class_weights, sample_weights
 class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
     """A classifier that knows what it does not know: K priors x S networks, and a credal set for every row.
 
-    - `priors`: one or more priors (or mappings of patterns to priors); None: three Normals, see `cbdl.recipe.PRIORS`
+    - `priors`: one or more priors (or mappings of patterns to priors); None: four Normals, see `cbdl.recipe.PRIORS`
     - `architectures`: one network each: the widths of hidden layers, or a function (inputs, outputs) -> nn.Module
     - `activation` of the hidden layers: "relu", "tanh", "gelu" or "silu"
     - `method`: an inference method such as `cbdl.Laplace()`; None: `cbdl.MCLMC` of so many `steps`
