@@ -122,7 +122,7 @@ def test_the_estimator_is_cbdl_with_the_same_seed() -> None:
 def test_answers_are_read_off_the_credal_set(iris: CredalClassifier) -> None:
     X, _ = IRIS
     sets = iris.predict_credal(X)
-    assert sets.num_extremes == 3
+    assert sets.num_extremes == 4
     assert np.array_equal(iris.predict_proba(X), sets.center())
     assert np.array_equal(iris.predict(X), sets.center().argmax(1))
     for method in ("union", "lower-density", "minimal"):
