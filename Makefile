@@ -35,7 +35,7 @@ portable-%: $(VENV)/.dev
 	$($*) $(BIN)/python -m pytest -n 2 --dist loadfile -q -p no:cacheprovider $(NUMBERS)
 
 test-slow: $(VENV)/.dev  ## statistical checks that take minutes
-	$(BIN)/python -m pytest -q -m slow
+	$(BIN)/python -m pytest -q -m slow --hypothesis-profile=explore
 
 lint: $(VENV)/.dev  ## ruff (lint and format) and mypy in strict mode
 	$(BIN)/ruff check src tests benchmarks docs
