@@ -13,8 +13,8 @@ from cbdl.bayes.methods.mclmc import MCLMC
 from cbdl.bayes.priors import Normal
 
 PRIORS = tuple(Normal(0.0, scale, fan_in=True) for scale in (1.0, 2.0, 4.0, 8.0))
-"""Normal, with standard deviations 1, 2, 4 and 8 over the root of the fan-in: a grid so wide that the plausible ones are
-inside, and so close that more than one is."""
+"""Normal, with standard deviations 1, 2, 4 and 8 over the root of the fan-in: a grid so wide that the plausible ones
+are inside, and so close that more than one is."""
 HIDDEN = ((16, 16),)
 """The widths of the hidden layers, one tuple per network."""
 NOISES: tuple[Scale, ...] = ("learned", "heteroscedastic")
