@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -90,8 +91,8 @@ def test_folds_do_not_change_the_members_themselves() -> None:
 def test_left_out_rows_score_as_fresh_ones_do() -> None:
     X, y = rows(60)
     made = model().fit(X, y, folds=5)
-    fresh = made.predict(*[rows(2000, seed=9)[0]], samples=40)
-    y_fresh = rows(2000, seed=9)[1]
+    X_fresh, y_fresh = rows(2000, seed=9)
+    fresh = made.predict(X_fresh, samples=40)
     z = (y_fresh[:, None, None] - fresh.loc) / fresh.scale
     truth = np.log((fresh.weights * np.exp(-0.5 * z**2) / fresh.scale / np.sqrt(2 * np.pi)).sum(-1))
     ours = made.left_out()
@@ -127,11 +128,11 @@ def test_refuted_members_fall_and_it_is_told(capsys: pytest.CaptureFixture[str])
 
 def test_regions_at_the_level_of_left_out_rows_cover_fresh_ones() -> None:
     X, y = rows(100)
-    levels = model().fit(X, y, folds=5).conformity()
+    made = model().fit(X, y, folds=5)
+    levels = made.conformity()
     assert "5 folds" in repr(levels)
     X_fresh, y_fresh = rows(4000, seed=5)
-    made = model().fit(X, y, folds=5)
-    region = made.conformity().region(made.predict(X_fresh, samples=30), 0.1)
+    region = levels.region(made.predict(X_fresh, samples=30), 0.1)
     # 100 rows know the quantile to about 0.03; three of those
     assert abs(region.contains(y_fresh).mean() - 0.9) < 0.09
 
@@ -161,8 +162,6 @@ def test_folds_are_trained_where_they_are_needed() -> None:
 
 
 def test_a_pickled_model_keeps_its_members_and_forgets_its_rows() -> None:
-    import pickle
-
     made = pickle.loads(pickle.dumps(model().fit(*rows(), folds=3)))
     with pytest.raises(ValueError, match="right after fit"):
         made.left_out()

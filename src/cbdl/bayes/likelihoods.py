@@ -12,6 +12,7 @@ Targets of regression are standardised; `unit` (*event) is what one standardised
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
@@ -54,7 +55,7 @@ Slope: TypeAlias = tuple[Tensor, Tensor, Tensor]
 (members, draws, batch, Q)."""
 
 
-class Likelihood:
+class Likelihood(ABC):
     """What all likelihoods share. `space` says what is predicted; S likelihoods must agree on it."""
 
     net: Factory
@@ -74,20 +75,20 @@ class Likelihood:
         noise = self.noise(unit)
         return noise, torch.ones_like(noise)
 
+    @abstractmethod
     def check(self, y: Tensor, whole: bool = True) -> None:
         """A ValueError if the targets (rows, *event) cannot come from this noise model.
 
         `whole`: these are all the targets there are, not a sample of a stream.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def check_outputs(self, out: tuple[int, ...], y: Tensor) -> None:
         """A ValueError if a network with outputs `out` (without the batch) cannot describe the targets."""
-        raise NotImplementedError
 
+    @abstractmethod
     def log_density(self, out: Tensor, y: Tensor, noise: Tensor, unit: Tensor) -> Tensor:
         """log p(y | out) of the (standardised) targets: (members, draws, batch)."""
-        raise NotImplementedError
 
     def slope(self, out: Tensor, y: Tensor, noise: Tensor, unit: Tensor) -> Slope | None:
         """`log_density` with its derivatives, where they are written out; else None."""
@@ -97,13 +98,13 @@ class Likelihood:
         """The weight of every row of a batch in training, from its log density (members, draws, batch); None: all 1."""
         return None
 
+    @abstractmethod
     def describe(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor) -> dict[str, Tensor]:
         """The predictive distribution's numbers in the user's units, each (members, draws, batch, ...).
 
         Classes: "probs" (..., J). Real: "loc" and "scale" (standard deviation), both (..., *event). Counts:
         "rate".
         """
-        raise NotImplementedError
 
     def entropy(self, numbers: Mapping[str, Tensor]) -> Tensor:
         """The entropy (members, draws, batch) of the outcome under every draw, from what `describe` says, in nats."""
@@ -124,9 +125,9 @@ class Likelihood:
         deviation, each (components,)."""
         return torch.ones(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
 
+    @abstractmethod
     def draw(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor, source: torch.Generator) -> Tensor:
         """An outcome in the user's units for every output: (members, draws, batch, *event)."""
-        raise NotImplementedError
 
 
 def _class_entropy(probs: Tensor) -> Tensor:
@@ -318,13 +319,13 @@ class _LocationScale(Likelihood):
         numbers = self.describe(out, noise, loc, unit)
         return numbers["loc"] + numbers["scale"] * self.standard_draw(numbers["loc"], source)
 
+    @abstractmethod
     def standard(self, z: Tensor) -> Tensor:
         """log density of the noise with mean 0 and standard deviation 1."""
-        raise NotImplementedError
 
+    @abstractmethod
     def standard_draw(self, like: Tensor, source: torch.Generator) -> Tensor:
         """Noise with mean 0 and standard deviation 1, in the shape of `like`."""
-        raise NotImplementedError
 
     def normals(self) -> tuple[Tensor, Tensor]:
         """Weights and scales (n,) of the Normals around 0 whose mixture is the noise of standard deviation 1."""

@@ -6,6 +6,7 @@ both to `CBDL`, and read single answers off the credal set: a label, probabiliti
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
@@ -28,7 +29,7 @@ ROWS = 4096
 """Rows that are predicted at once; memory does not grow with the number of rows."""
 
 
-class Credal(BaseEstimator):  # type: ignore[misc]
+class Credal(BaseEstimator, ABC):  # type: ignore[misc]
     """What the two estimators share: from checked arrays to a trained `CBDL`, and from rows to credal sets."""
 
     model_: CBDL
@@ -102,6 +103,6 @@ class Credal(BaseEstimator):  # type: ignore[misc]
         """The credal set of every row: `.uncertainty()`, `.region(alpha)`, `.decide(rule)`, `.floor`..."""
         return self._sets(self._rows(X))
 
+    @abstractmethod
     def _outcomes(self, y: NDArray[Any]) -> NDArray[Any]:
         """Targets as the credal sets know them."""
-        raise NotImplementedError

@@ -26,8 +26,6 @@ MEMORY = 99 / 101
 """What an average over the last steps forgets in a step: it looks about 100 steps back."""
 FIRST = 5e-3
 """The first step size."""
-
-
 ORDINARY = 0.999
 """Quantile of the energy errors above which a step with a minibatch is taken back."""
 
@@ -160,13 +158,14 @@ class Guard:
     def refuses(self, error: Tensor) -> Tensor:
         """(chains,) bool: whose step must be undone."""
         s, size = self.state, error.abs().nan_to_num(0.0, 0.0, 0.0)
-        mean = s["mean"] / s["weight"].clamp_min(1e-30)
-        variance = (s["square"] / s["weight"].clamp_min(1e-30) - mean.square()).clamp_min(1e-30)
+        mean, square = (s[name] / s["weight"].clamp_min(1e-30) for name in ("mean", "square"))
+        variance = (square - mean.square()).clamp_min(1e-30)
         known = s["weight"] > 20
         shape = (mean.square() / variance).clamp(1e-3, 1e3)
         odd = torch.special.gammainc(shape, size * mean / variance) > ORDINARY
         lost: Tensor = known & odd & (size > 3 * mean)
-        for name, value in (("mean", size), ("square", size.square()), ("weight", torch.ones_like(size))):
-            # what is taken back counts no more than an ordinary error
-            s[name].mul_(MEMORY).add_(torch.where(lost, s[name] / s["weight"].clamp_min(1), value))
+        # what is taken back counts no more than an ordinary error
+        s["mean"].mul_(MEMORY).add_(torch.where(lost, mean, size))
+        s["square"].mul_(MEMORY).add_(torch.where(lost, square, size.square()))
+        s["weight"].mul_(MEMORY).add_(1.0)
         return lost

@@ -150,16 +150,14 @@ class Sampler:
         self.adam = Adam(self.variables)
         self.tuning = Tuning(self.place, settings.warmup)
         self.guard = Guard(self.place)
-        size, each = self.place.shape[1], (self.place.shape[0], settings.draws)
         self.state = {
             **{f"adam.{n}": v for n, v in self.adam.state.items()},
             **{f"tuning.{n}": v for n, v in self.tuning.state.items()},
             **{f"guard.{n}": v for n, v in self.guard.state.items()},
             "direction": torch.zeros_like(self.place),
-            "kept": start.new_zeros(*each, size),
-            "potential": start.new_zeros(each),
-            "errors": start.new_zeros(2, self.place.shape[0], dtype=torch.float64),
-            "undone": start.new_zeros(self.place.shape[0], dtype=torch.float64),
+            "kept": start.new_zeros(len(self.place), settings.draws, self.place.shape[1]),
+            "errors": start.new_zeros(2, len(self.place), dtype=torch.float64),
+            "undone": start.new_zeros(len(self.place), dtype=torch.float64),
         }
         self._here: tuple[Tensor, Tensor] | None = None
         self._batch: Batch | None = None
@@ -246,9 +244,9 @@ class Sampler:
         direction.copy_(self.tuning.refreshed(there.direction, noise, lost))
         self._here = (there.potential, there.slope) if self.whole else None
         if number >= settings.warmup:
-            self._keep(number - settings.warmup, there.potential, error, lost)
+            self._keep(number - settings.warmup, error, lost)
 
-    def _keep(self, number: int, potential: Tensor, error: Tensor, lost: Tensor) -> None:
+    def _keep(self, number: int, error: Tensor, lost: Tensor) -> None:
         s, thin = self.state, self.settings.thin
         taken = torch.where(lost, 0.0, error).double()
         s["errors"] += torch.stack([taken, taken.square()])
@@ -256,7 +254,6 @@ class Sampler:
         place = number // thin
         if (number + 1) % thin == 0 and place < self.settings.draws:
             s["kept"][:, place] = self.place
-            s["potential"][:, place] = potential
 
     # -------------------------------------------------------------------------------------------- the result
 

@@ -14,6 +14,7 @@ level, with a standard error.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -76,11 +77,13 @@ class EuclideanRegion(Region):
             raise ValueError(f"y{list(first(torch.isnan(point)))} is nan; remove or impute it")
         return point
 
+    @abstractmethod
     def _dimension(self) -> int:
-        raise NotImplementedError
+        """d."""
 
+    @abstractmethod
     def _inside(self, y: Tensor) -> Tensor:
-        raise NotImplementedError
+        """(...,): whether y (..., d) lies in the region."""
 
 
 @dataclass(frozen=True)
