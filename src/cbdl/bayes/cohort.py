@@ -23,6 +23,7 @@ from .joint_prior import JointPrior, compile_priors
 from .likelihoods import Likelihood
 from .priors import PriorLike
 from .rows import Batch, Standard, TrainingData
+from .wide import Space
 
 Outputs: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """(theta (members, draws, P), x (batch, ...)) -> outputs (members, draws, batch, *out)."""
@@ -207,12 +208,13 @@ class Cohort:
         step: int = 0,
         *,
         training: bool = True,
+        space: Space | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The batch's nll (members, draws) at theta (members, draws, P), and the gradients of (weight * nll).sum(draws)
         by theta (members, draws, P) and by noise (members, Q).
 
         `weigh`: the weight of each draw, one number for all or a function of the nll. In training mode `buffers` are
-        updated in place.
+        updated in place. `space`: memory to work in, of who calls often.
         """
         if not batch.checked:
             self.likelihood.check(batch.y, whole=False)
@@ -225,7 +227,16 @@ class Cohort:
 
         try:
             return self.forward.gradient(
-                theta, noise, batch.x, buffers, score, weigh, step, slope=score.slope, training=training
+                theta,
+                noise,
+                batch.x,
+                buffers,
+                score,
+                weigh,
+                step,
+                slope=score.slope,
+                training=training,
+                space=space,
             )
         except (IndexError, RuntimeError):
             # of a stream not all targets were seen before: if one of these is to blame, say which

@@ -129,16 +129,17 @@ class Forward:
         *,
         slope: Slope | None = None,
         training: bool = True,
+        space: wide.Space | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """One training step's nll (members, draws) and the gradients of (weight * nll).sum(draws).
 
         Returns nll, the gradient by theta (members, draws, P) and by noise (members, Q). `buffers` are
         updated in place (the mean over draws of what each draw would have left). With `training=False` the
         networks are in evaluation mode: no dropout, and the buffers stay as they are. `slope` are the score's
-        derivatives, where they are written out.
+        derivatives, where they are written out; `space` is memory that may be written to, for who calls often.
         """
         if self.way == "wide":  # such a stack is the same in training and in evaluation
-            return self._wide_gradient(theta, noise, x, score, weigh, slope)
+            return self._wide_gradient(theta, noise, x, score, weigh, slope, space)
         self.network.train(training)
         if self.way != "loop":
             return self._gradient(theta, noise, x, buffers, score, weigh, slice(None), step)
@@ -153,13 +154,20 @@ class Forward:
         return nll, by_theta, by_noise
 
     def _wide_gradient(
-        self, theta: Tensor, noise: Tensor, x: Tensor, score: Score, weigh: Weigh, slope: Slope | None
+        self,
+        theta: Tensor,
+        noise: Tensor,
+        x: Tensor,
+        score: Score,
+        weigh: Weigh,
+        slope: Slope | None,
+        space: wide.Space | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """As `_gradient`, with the network's part written out, and the score's where it has one."""
         members, draws, size = theta.shape
         flat = theta.detach().reshape(-1, size)
         with torch.no_grad():
-            seen = wide.outputs(self._steps, self.layout, flat, x)
+            seen = wide.outputs(self._steps, self.layout, flat, x, space)
         out = _apart(seen[-1], members, draws)
         if slope is not None:
             with torch.no_grad():
@@ -168,7 +176,7 @@ class Forward:
                     nll, by_out, by_noise = slopes
                     weight = weigh(nll, slice(None)).view(-1, 1, 1)
                     by_out = by_out.reshape_as(seen[-1]).mul_(weight)
-                    by_theta = wide.gradient(self._steps, self.layout, flat, x, seen, by_out)
+                    by_theta = wide.gradient(self._steps, self.layout, flat, x, seen, by_out, space)
                     by_noise = (by_noise * weight.view(members, draws, 1)).sum(1)
                     return nll, by_theta.view(members, draws, size), by_noise
         return self._wide_by_graph(flat, noise, x, score, weigh, seen, members)

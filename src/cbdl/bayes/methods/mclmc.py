@@ -23,6 +23,7 @@ from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.forward import cast
 from cbdl.bayes.rows import Batch, Data, TrainingData
 from cbdl.bayes.train import Adam, Plan, Record, Run, train
+from cbdl.bayes.wide import Space
 
 from ._chains import ChainsPosterior, ChainsRecord, ess, rhat
 from ._microcanonical import Guard, Motion, Tuning, move
@@ -159,6 +160,7 @@ class Sampler:
             "errors": start.new_zeros(2, len(self.place), dtype=torch.float64),
             "undone": start.new_zeros(len(self.place), dtype=torch.float64),
         }
+        self.space = Space()
         self._here: tuple[Tensor, Tensor] | None = None
         self._batch: Batch | None = None
 
@@ -175,7 +177,7 @@ class Sampler:
         value, slope = self.prior(place)
         for part in self.parts if batch is None else (batch,):
             nll, by_theta, by_noise = self.cohort.gradient(
-                theta, noise, part, self.buffers_of_chains, scale, training=False
+                theta, noise, part, self.buffers_of_chains, scale, training=False, space=self.space
             )
             value += scale * nll[:, 0]
             slope[:, : self.parameters] += by_theta[:, 0]
