@@ -23,7 +23,7 @@ from sklearn.datasets import (
 )
 from sklearn.model_selection import train_test_split
 
-from cbdl.data.fetch import folder
+from cbdl.data import folder
 from cbdl.studies.methods.tables import Table
 from cbdl.tables.columns import Column, encode, learn_columns
 from cbdl.tables.files import Chunk, Floats, read
