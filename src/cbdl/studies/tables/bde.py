@@ -77,7 +77,8 @@ def answers(task: Task, asked: Floats, **more: Any) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         given, answer = Path(place) / "task.npz", Path(place) / "answer.npz"
         np.savez(given, X=task.table.X, y=task.table.y, asked=asked, real=real, settings=json.dumps(settings))
-        command = [str(python()), str(WORKER), str(given), str(answer)]
+        # isolated: the folder of the script is not searched for modules, where `bde` would be this file
+        command = [str(python()), "-I", str(WORKER), str(given), str(answer)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
         except subprocess.TimeoutExpired:
@@ -103,7 +104,11 @@ def run(task: Task) -> dict[str, Numbers]:
         spread = np.asarray(from_draws(said["probs"][n:]).epistemic)
     clean, *others = np.split(spread, len(foreign) + 1)
     numbers |= scores.detected(clean, dict(zip(foreign, others, strict=True)), values=False)
-    return {NAME: numbers | {"fit_seconds": said["seconds"][0], "predict_seconds": said["seconds"][1]}}
+    fit, predict = map(float, said["seconds"])
+    return {NAME: numbers | {"fit_seconds": fit, "predict_seconds": predict}}
 
 
-CONTESTANT = Contestant(NAME, ("real", "classes"), run, version, most=10_000, splits=1)
+CONTESTANTS = (
+    Contestant(NAME, ("real",), run, version, profiles=("cpu", "paper"), most=10_000, splits=1),
+    Contestant(NAME, ("classes",), run, version, profiles=("paper",)),
+)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import cbdl
 from cbdl.studies.methods.tables import Table
+from cbdl.studies.study import Profile
 from cbdl.studies.tables.foreign import scrambled, shifted
 from cbdl.studies.tables.scores import Numbers
 from cbdl.studies.tables.sources import Kind
@@ -56,6 +57,9 @@ class Contestant:
     kinds: tuple[Kind, ...]
     run: Callable[[Task], dict[str, Numbers]]
     version: Callable[[], str | None]
+    profiles: tuple[Profile, ...] = ("smoke", "cpu", "paper")
+    tables: tuple[str, ...] = ()
+    """Tables that it is confined to; empty: all of its kinds."""
     most: int | None = None
     """Training rows above which it is left out of the profile "cpu"; None: never."""
     splits: int | None = None

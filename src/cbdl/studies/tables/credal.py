@@ -8,17 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from cbdl.bayes.methods import MCLMC
+from cbdl.bayes.priors import Normal
 from cbdl.bayes.train import TrainingWarning
 from cbdl.credal import CredalSet
 from cbdl.estimators import CredalClassifier, CredalRegressor
 from cbdl.studies.methods.tables import Table
 from cbdl.studies.tables import scores
+from cbdl.studies.tables.bde import SETTINGS as bde
 from cbdl.studies.tables.contestant import Contestant, Task, versions
 from cbdl.studies.tables.scores import ALPHA, LEAST, Numbers
 from cbdl.tables.files import Floats
 
 NAME = "credal"
 PLAIN = "credal, plain region"
+RACE = "credal, chains and steps of bde"
 SHORT = 60
 """Steps of a moment's run."""
 ROOMS = (
@@ -95,4 +99,31 @@ def _epistemic(estimator: Any, X: Floats) -> Floats:
     return np.asarray(estimator.predict_credal(X).uncertainty().epistemic)
 
 
-CONTESTANT = Contestant(NAME, ("real", "classes"), run, versions(*ROOMS))
+def run_race(task: Task) -> dict[str, Numbers]:
+    """One prior, one noise model, and as many chains and steps as bde has by `cbdl.studies.tables.bde.SETTINGS`."""
+    table = task.table
+    method = MCLMC(
+        chains=bde["n_members"],
+        optimise=bde["epochs"],
+        warmup=bde["warmup_steps"],
+        draws=bde["n_samples"] // bde["n_thinning"],
+        thin=bde["n_thinning"],
+    )
+    one: dict[str, Any] = {"priors": [Normal(0.0, 1.0)], "noise": "heteroscedastic", "method": method}
+    estimator, seconds = fitted(task, table.X, table.y, **one, plausible=0.0, calibration=None)
+    prediction = estimator.predict_credal(table.X_test)
+    return {RACE: scores.line(prediction, table.y_test) | {"fit_seconds": seconds}}
+
+
+CONTESTANTS = (
+    Contestant(NAME, ("real", "classes"), run, versions(*ROOMS)),
+    Contestant(
+        RACE,
+        ("real",),
+        run_race,
+        versions(*ROOMS),
+        profiles=("cpu", "paper"),
+        tables=("energy", "diabetes"),
+        splits=1,
+    ),
+)

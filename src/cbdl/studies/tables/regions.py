@@ -23,6 +23,7 @@ from cbdl.studies.tables.scores import ALPHA, Numbers
 from cbdl.tables.files import Floats
 
 PREFIX = "MAPIE"
+CENTRE = "credal centre"
 LEVEL = 1 - ALPHA
 SCORES = ("lac", "aps")
 
@@ -45,10 +46,10 @@ def _intervals(name: str, task: Task) -> dict[str, Numbers]:
     if len(table.X) <= peers.FEW:
         cross = CrossConformalRegressor(estimator, LEVEL, cv=_folds(task), random_state=task.seed)
         ends = cross.fit_conformalize(table.X, table.y).predict_interval(table.X_test)[1]
-        return {f"{PREFIX} CV+, {name}": _interval(ends, task)}
+        return {f"{PREFIX}, {name}": _interval(ends, task)}
     X, X_kept, y, y_kept = _parts(task)
     split = SplitConformalRegressor(estimator, LEVEL, prefit=False).fit(X, y).conformalize(X_kept, y_kept)
-    return {f"{PREFIX} split, {name}": _interval(split.predict_interval(table.X_test)[1], task)}
+    return {f"{PREFIX}, {name}": _interval(split.predict_interval(table.X_test)[1], task)}
 
 
 def run_quantiles(task: Task) -> dict[str, Numbers]:
@@ -62,7 +63,7 @@ def run_quantiles(task: Task) -> dict[str, Numbers]:
         if len(table.X) <= peers.FEW:
             cross = CrossConformalizedQuantileRegressor(boosting, LEVEL, cv=_folds(task))
             ends = cross.fit_conformalize(table.X, table.y).predict_interval(table.X_test)[1]
-            return {f"{PREFIX} CQR+, {peers.BOOSTING}": _interval(ends, task)}
+            return {f"{PREFIX} CQR, {peers.BOOSTING}": _interval(ends, task)}
         X, X_kept, y, y_kept = _parts(task)
         split = ConformalizedQuantileRegressor(boosting, LEVEL).fit(X, y).conformalize(X_kept, y_kept)
         ends = split.predict_interval(table.X_test)[1]
@@ -78,7 +79,7 @@ def _sets(name: str, task: Task) -> dict[str, Numbers]:
             peers.model(name, task), LEVEL, score, cv=_folds(task), random_state=task.seed
         )
         masks = cross.fit_conformalize(table.X, table.y).predict_set(table.X_test)[1]
-        rows[f"{PREFIX} cross {score.upper()}, {name}"] = scores.sets(masks[:, :, 0], table.y_test)
+        rows[f"{PREFIX} {score.upper()}, {name}"] = scores.sets(masks[:, :, 0], table.y_test)
     return rows
 
 
@@ -94,13 +95,13 @@ def run_credal(task: Task) -> dict[str, Numbers]:
 
             split = SplitConformalRegressor(estimator, LEVEL).conformalize(X_kept, y_kept)
             ends = split.predict_interval(table.X_test)[1]
-            return {f"{PREFIX} split, {credal.NAME} centre": _interval(ends, task)}
+            return {f"{PREFIX}, {CENTRE}": _interval(ends, task)}
         from mapie.classification import SplitConformalClassifier
 
         for score in SCORES:
             sets = SplitConformalClassifier(estimator, LEVEL, score, random_state=task.seed)
             masks = sets.conformalize(X_kept, y_kept).predict_set(table.X_test)[1]
-            rows[f"{PREFIX} split {score.upper()}, {credal.NAME} centre"] = scores.sets(
+            rows[f"{PREFIX} {score.upper()}, {CENTRE}"] = scores.sets(
                 masks[:, :, 0], table.y_test
             )
     return rows
@@ -150,6 +151,6 @@ CONTESTANTS = (
     ),
     Contestant(f"{PREFIX} CQR", ("real",), run_quantiles, _version),
     Contestant(
-        f"{PREFIX}, credal centre", ("real", "classes"), run_credal, _version_around_credal, most=6_000, splits=1
+        f"{PREFIX}, {CENTRE}", ("real", "classes"), run_credal, _version_around_credal, most=6_000, splits=1
     ),
 )

@@ -68,6 +68,8 @@ class Source:
     """What must be there to read it; None: nothing."""
     pixels: bool = False
     """Whether the features of a row are of one kind, so that scrambling reorders them within the row."""
+    alone: bool = False
+    """Whether only the default model is run on it."""
 
     @property
     def there(self) -> bool:
@@ -84,13 +86,13 @@ def sources(where: Path | None = None) -> dict[str, Source]:
     files = {name: place / "tables" / f"{FILES.get(name, name)}.csv" for name in ("airfoil", *CLASSES)}
     airfoil = Source("airfoil", "real", 5, partial(_airfoil, files["airfoil"]), files["airfoil"])
     classes = [
-        Source(name, "classes", 20, partial(_classes, name, files[name]), files[name]) for name in CLASSES
+        Source(name, "classes", 10, partial(_classes, name, files[name]), files[name]) for name in CLASSES
     ]
     own = [
-        Source(name, kind, 20, partial(_own, name), pixels=name == "digits")
+        Source(name, kind, 10, partial(_own, name), pixels=name == "digits")
         for name, (kind, _) in OWN.items()
     ]
-    made = Source(MANY, "real", 1, _friedman)
+    made = Source(MANY, "real", 1, _friedman, alone=True)
     return {source.name: source for source in (*uci, airfoil, *classes, *own, made)}
 
 
