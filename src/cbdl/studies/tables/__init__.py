@@ -29,9 +29,12 @@ def parts(context: Context) -> Iterator[Part]:
     for kind in ("real", "classes"):
         if any(own.kind == kind and not own.source.alone for own in runs):
             yield pages.of_regions(runs, kind)
+    published = pages.of_published(runs)
+    if published is not None:
+        yield published
     if runs:
-        yield pages.of_published(runs)
         yield pages.of_foreign(runs)
+        yield pages.of_seconds(runs)
     waves = of_sine(context) if context.wants(sine.NAME) else None
     if waves is not None:
         yield pages.of_sine(waves)

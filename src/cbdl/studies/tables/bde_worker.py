@@ -27,11 +27,8 @@ def main(task: str, answer: str) -> None:
     X, y, asked = given["X"], given["y"], given["asked"]
     loc, scale = X.mean(0), X.std(0) + 1e-8
     X, asked = (X - loc) / scale, (asked - loc) / scale
-    if given["real"]:
-        answers = _line(np, settings, X, y, asked)
-    else:
-        answers = _classes(np, settings, X, y, asked)
-    np.savez(answer, **answers)
+    say = _line if given["real"] else _classes
+    np.savez(answer, **say(np, settings, X, y, asked))
 
 
 def _line(np: Any, settings: Any, X: Any, y: Any, asked: Any) -> Any:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
+import torch
+
 import cbdl
 from cbdl.studies.methods.tables import Table
 from cbdl.studies.study import Profile
@@ -83,7 +85,7 @@ def code(*rooms: str) -> str:
         for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
             digest.update(path.relative_to(home).as_posix().encode())
             digest.update(path.read_bytes())
-    return f"{cbdl.__version__}+{digest.hexdigest()[:12]}"
+    return f"{cbdl.__version__}+{digest.hexdigest()[:12]}, torch {torch.__version__}"
 
 
 def versions(*rooms: str) -> Callable[[], str]:

@@ -21,8 +21,8 @@ from cbdl.studies.tables.scores import ALPHA, LEAST, Numbers
 from cbdl.tables.files import Floats
 
 NAME = "credal"
-PLAIN = "credal, plain region"
-RACE = "credal, chains and steps of bde"
+PLAIN = "credal, plain"
+RACE = "credal as bde"
 SHORT = 60
 """Steps of a moment's run."""
 ROOMS = (
@@ -42,7 +42,7 @@ ROOMS = (
 
 def model(task: Task, **more: Any) -> Any:
     """The estimator with its defaults; a moment's run has fewer steps."""
-    kind = CredalRegressor if task.table.kind == "real" else CredalClassifier
+    kind: Any = CredalRegressor if task.table.kind == "real" else CredalClassifier
     steps = {"steps": SHORT} if task.short else {}
     return kind(random_state=task.seed, **steps, **more)
 
@@ -75,7 +75,8 @@ def run(task: Task) -> dict[str, Numbers]:
 
 def _regions(estimator: Any, table: Table, unit: float, **how: Any) -> Numbers:
     if table.kind == "real":
-        return scores.interval(*estimator.predict_interval(table.X_test, ALPHA, **how), table.y_test, unit)
+        lower, upper = estimator.predict_interval(table.X_test, ALPHA, **how)
+        return scores.interval(lower, upper, table.y_test, unit)
     return scores.sets(estimator.predict_set(table.X_test, ALPHA, **how), table.y_test)
 
 

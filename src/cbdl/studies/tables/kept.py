@@ -62,7 +62,11 @@ def _read(path: Path, key: Mapping[str, Any]) -> Rows | None:
         given = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    if not isinstance(given, dict) or given.get("key") != dict(key) or not isinstance(given.get("rows"), dict):
+    if (
+        not isinstance(given, dict)
+        or given.get("key") != dict(key)
+        or not isinstance(given.get("rows"), dict)
+    ):
         return None
     rows: Rows = given["rows"]
     return rows

@@ -40,8 +40,8 @@ from cbdl.studies.tables.contestant import MEASURES, Contestant, Task, code, ver
 from cbdl.studies.tables.scores import ALPHA, Numbers
 from cbdl.tables.files import Floats
 
-MLP, FOREST, BOOSTING = "scikit-learn MLP", "random forest", "gradient boosting"
-ENSEMBLE = "deep ensemble of 5"
+MLP, FOREST, BOOSTING = "MLP", "forest", "boosting"
+ENSEMBLE = "deep ensemble"
 FOLDS = 5
 FEW = 10_000
 """Training rows up to which folds are trained; of more, a fifth is held out once."""
@@ -143,7 +143,7 @@ def _spread(fitted: CBDL, X: Floats) -> Floats:
     """How far the networks are apart: the variance of their means, or the mutual information."""
     if fitted.learned.space == "classes":
         return np.asarray(from_draws(fitted.predict_draws(X, 5)[:, 0]).epistemic)
-    return np.asarray(fitted.predict(X, 5).loc)[:, 0].var(-1)
+    return np.asarray(np.asarray(fitted.predict(X, 5).loc)[:, 0].var(-1))
 
 
 def _version() -> str:
@@ -157,5 +157,7 @@ def _scikit(name: str) -> Contestant:
 
 CONTESTANTS = (
     *(_scikit(name) for name in (MLP, FOREST, BOOSTING)),
-    Contestant(ENSEMBLE, ("real", "classes"), run_ensemble, versions(*credal.ROOMS, "studies/tables/peers.py")),
+    Contestant(
+        ENSEMBLE, ("real", "classes"), run_ensemble, versions(*credal.ROOMS, "studies/tables/peers.py")
+    ),
 )

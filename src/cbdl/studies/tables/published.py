@@ -55,4 +55,4 @@ NUMBERS: dict[str, dict[str, Published]] = {
         "XGBoost": Published(0.2025, -0.178),
     },
 }
-"""Table -> method -> its numbers. Airfoil is in units of the training rows; its deep ensemble is that of bde's paper."""
+"""Table -> method -> its numbers. Airfoil: in units of the training rows, the deep ensemble too is from bde's paper."""

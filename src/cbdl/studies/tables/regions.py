@@ -23,7 +23,7 @@ from cbdl.studies.tables.scores import ALPHA, Numbers
 from cbdl.tables.files import Floats
 
 PREFIX = "MAPIE"
-CENTRE = "credal centre"
+CENTRE = "credal"
 LEVEL = 1 - ALPHA
 SCORES = ("lac", "aps")
 
@@ -46,10 +46,10 @@ def _intervals(name: str, task: Task) -> dict[str, Numbers]:
     if len(table.X) <= peers.FEW:
         cross = CrossConformalRegressor(estimator, LEVEL, cv=_folds(task), random_state=task.seed)
         ends = cross.fit_conformalize(table.X, table.y).predict_interval(table.X_test)[1]
-        return {f"{PREFIX}, {name}": _interval(ends, task)}
+        return {f"{PREFIX} {name}": _interval(ends, task)}
     X, X_kept, y, y_kept = _parts(task)
     split = SplitConformalRegressor(estimator, LEVEL, prefit=False).fit(X, y).conformalize(X_kept, y_kept)
-    return {f"{PREFIX}, {name}": _interval(split.predict_interval(table.X_test)[1], task)}
+    return {f"{PREFIX} {name}": _interval(split.predict_interval(table.X_test)[1], task)}
 
 
 def run_quantiles(task: Task) -> dict[str, Numbers]:
@@ -63,11 +63,11 @@ def run_quantiles(task: Task) -> dict[str, Numbers]:
         if len(table.X) <= peers.FEW:
             cross = CrossConformalizedQuantileRegressor(boosting, LEVEL, cv=_folds(task))
             ends = cross.fit_conformalize(table.X, table.y).predict_interval(table.X_test)[1]
-            return {f"{PREFIX} CQR, {peers.BOOSTING}": _interval(ends, task)}
+            return {f"{PREFIX} CQR {peers.BOOSTING}": _interval(ends, task)}
         X, X_kept, y, y_kept = _parts(task)
         split = ConformalizedQuantileRegressor(boosting, LEVEL).fit(X, y).conformalize(X_kept, y_kept)
         ends = split.predict_interval(table.X_test)[1]
-    return {f"{PREFIX} CQR, {peers.BOOSTING}": _interval(ends, task)}
+    return {f"{PREFIX} CQR {peers.BOOSTING}": _interval(ends, task)}
 
 
 def _sets(name: str, task: Task) -> dict[str, Numbers]:
@@ -79,7 +79,7 @@ def _sets(name: str, task: Task) -> dict[str, Numbers]:
             peers.model(name, task), LEVEL, score, cv=_folds(task), random_state=task.seed
         )
         masks = cross.fit_conformalize(table.X, table.y).predict_set(table.X_test)[1]
-        rows[f"{PREFIX} {score.upper()}, {name}"] = scores.sets(masks[:, :, 0], table.y_test)
+        rows[f"{PREFIX} {score.upper()} {name}"] = scores.sets(masks[:, :, 0], table.y_test)
     return rows
 
 
@@ -95,15 +95,13 @@ def run_credal(task: Task) -> dict[str, Numbers]:
 
             split = SplitConformalRegressor(estimator, LEVEL).conformalize(X_kept, y_kept)
             ends = split.predict_interval(table.X_test)[1]
-            return {f"{PREFIX}, {CENTRE}": _interval(ends, task)}
+            return {f"{PREFIX} {CENTRE}": _interval(ends, task)}
         from mapie.classification import SplitConformalClassifier
 
         for score in SCORES:
             sets = SplitConformalClassifier(estimator, LEVEL, score, random_state=task.seed)
             masks = sets.conformalize(X_kept, y_kept).predict_set(table.X_test)[1]
-            rows[f"{PREFIX} {score.upper()}, {CENTRE}"] = scores.sets(
-                masks[:, :, 0], table.y_test
-            )
+            rows[f"{PREFIX} {score.upper()} {CENTRE}"] = scores.sets(masks[:, :, 0], table.y_test)
     return rows
 
 
@@ -146,11 +144,11 @@ def _version_around_credal() -> str | None:
 
 CONTESTANTS = (
     *(
-        Contestant(f"{PREFIX}, {name}", ("real", "classes"), partial(run, name), _version)
+        Contestant(f"{PREFIX} {name}", ("real", "classes"), partial(run, name), _version)
         for name in (peers.MLP, peers.FOREST, peers.BOOSTING)
     ),
     Contestant(f"{PREFIX} CQR", ("real",), run_quantiles, _version),
     Contestant(
-        f"{PREFIX}, {CENTRE}", ("real", "classes"), run_credal, _version_around_credal, most=6_000, splits=1
+        f"{PREFIX} {CENTRE}", ("real", "classes"), run_credal, _version_around_credal, most=6_000, splits=1
     ),
 )

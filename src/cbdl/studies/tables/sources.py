@@ -26,7 +26,7 @@ from sklearn.model_selection import train_test_split
 from cbdl.data import folder
 from cbdl.studies.methods.tables import Table
 from cbdl.tables.columns import Column, encode, learn_columns
-from cbdl.tables.files import Chunk, Floats, read
+from cbdl.tables.files import Chunk, read
 
 Kind = Literal["real", "classes"]
 TEST = 0.2
@@ -151,9 +151,7 @@ def _own(name: str, split: int) -> Table:
     strata = y if kind == "classes" else None
     X, X_test, y, y_test = train_test_split(X, y, test_size=TEST, random_state=split, stratify=strata)
     outcome = f"{int(y.max()) + 1} classes" if kind == "classes" else "a number"
-    source = (
-        f"{len(y) + len(y_test):,} rows, {X.shape[1]} features, {outcome}, comes with scikit-learn, own splits"
-    )
+    source = f"{len(y) + len(y_test):,} rows, {X.shape[1]} features, {outcome}, comes with scikit-learn, own splits"
     return Table(name, kind, source, X, y, X_test, y_test)
 
 
@@ -161,5 +159,3 @@ def _friedman(split: int) -> Table:
     X, y = make_friedman1(51_000, 10, noise=1.0, random_state=split)
     source = "50,000 training rows, 10 features, made (Friedman 1, noise of 1)"
     return Table(MANY, "real", source, X[:50_000], y[:50_000], X[50_000:], y[50_000:])
-
-
