@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,16 +40,15 @@ def coverage(figure: Any, means: Mapping[str, Mapping[str, float]], size: str, l
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def published(figure: Any, values: Mapping[str, Mapping[str, float]]) -> None:
-    """A panel per table: NLL of this run as full marks, published ones hollow."""
-    names = list(dict.fromkeys(name for own in values.values() for name in own))
+def published(figure: Any, values: Mapping[str, Mapping[str, float]], names: Sequence[str]) -> None:
+    """A panel per table: NLL of this run as full marks, published ones (*) hollow; the first name is the model's."""
     figure.set_size_inches(2.2 * len(values) + 2.4, 0.32 * len(names) + 1.6)
     panels = np.atleast_1d(figure.subplots(1, len(values), sharey=True))
     for axes, (table, own) in zip(panels, values.items(), strict=True):
         for place, name in enumerate(names):
             if name in own:
                 colour = OWN if place == 0 else OTHER[0]
-                hollow = name.startswith("published")
+                hollow = name.startswith("*")
                 axes.plot(own[name], place, "o", ms=7, color=colour, mfc="none" if hollow else colour)
         axes.axvline(own[names[0]], color=OWN, lw=1, ls=":")
         axes.set_title(table, fontsize=10)

@@ -38,7 +38,7 @@ def parts(context: Context) -> Iterator[Part]:
     waves = of_sine(context) if context.wants(sine.NAME) else None
     if waves is not None:
         yield pages.of_sine(waves)
-    yield pages.of_goals(goals(runs, waves), smoke)
+    yield pages.of_goals(goals(runs, waves), text)
 
 
 STUDY = Study(

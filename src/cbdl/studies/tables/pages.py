@@ -58,8 +58,7 @@ def of_table(runs: Runs, smoke: bool) -> Part:
     for name, own in published.items():
         known = {"rmse": own.rmse, "nll": own.nll}
         rows.append((f"* {name}", *_cells([known], columns)))
-    blank = ["-"] * (len(columns) - 1)
-    rows += [(name, why, *blank) for name, why in runs.missing.items()]
+    rows += [(f"{name} ({why.brief})", *["-"] * len(columns)) for name, why in runs.missing.items()]
     repeated = f"{runs.splits} split{'s' if runs.splits > 1 else ''}"
     length = " A moment's run, to see that it works: these are no results." if smoke else ""
     return Part(
@@ -72,13 +71,14 @@ def of_table(runs: Runs, smoke: bool) -> Part:
             *_members(runs),
             ABOUT[runs.kind],
             *(f"* published, {name}: {SOURCES[name]}." for name in published),
+            *(f"{name}: {why.whole}." for name, why in runs.missing.items() if why.whole != why.brief),
         ),
         numbers={
             "splits": {
                 row: {str(k): numbers for k, numbers in own.items()} for row, own in runs.rows.items()
             },
             "means": {row: runs.mean(row) for row in runs.rows},
-            "missing": runs.missing,
+            "missing": {name: why.whole for name, why in runs.missing.items()},
         },
     )
 
@@ -146,7 +146,9 @@ def of_published(runs: Sequence[Runs]) -> Part | None:
             values[one.name] = here | {f"* {name}": own.nll for name, own in NUMBERS[one.name].items()}
     if not values:
         return None
-    names = sorted({name for own in values.values() for name in own}, key=lambda name: name.startswith("*"))
+    names = sorted(
+        dict.fromkeys(name for own in values.values() for name in own), key=lambda name: name.startswith("*")
+    )
     return Part(
         name="published",
         title="NLL beside published numbers (*)",
@@ -156,7 +158,7 @@ def of_published(runs: Sequence[Runs]) -> Part | None:
         lessons=tuple(f"{name}: {SOURCES[name[2:]]}." for name in names if name.startswith("*")),
         numbers=dict(values),
         caption="NLL (nats) on the test rows, lower is better; hollow marks are published numbers.",
-        draw=partial(figures.published, values=values),
+        draw=partial(figures.published, values=values, names=names),
     )
 
 
@@ -241,8 +243,8 @@ def of_sine(rows: Rows) -> Part:
     )
 
 
-def of_goals(goals: Sequence[Goal], smoke: bool) -> Part:
-    """Every goal with the value that was reached."""
+def of_goals(goals: Sequence[Goal], about: str) -> Part:
+    """Every goal with the value that was reached; `about` says which tables the run is of."""
     words = {True: "yes", False: "no", None: "-"}
     reached = [goal.reached for goal in goals]
     numbers: dict[str, Any] = {
@@ -254,7 +256,7 @@ def of_goals(goals: Sequence[Goal], smoke: bool) -> Part:
         title="Goals",
         text="Of the default model with calibrated regions. MAPIE's best: the method against which ours does worst, "
         f"each over the tables that it was run on; of sets, those that cover at least {COVERED:g} on average."
-        + (" A moment's run cannot reach them." if smoke else ""),
+        + (f" {about}" if about else ""),
         header=("goal", "asked", "value", "reached"),
         rows=tuple((g.what, g.bound, cell(g.value, 3), words[g.reached]) for g in goals),
         lessons=(

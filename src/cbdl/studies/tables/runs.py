@@ -29,6 +29,17 @@ CACHE = "runs"
 
 
 @dataclass(frozen=True)
+class Missing:
+    """Why there are no numbers of a contestant: in a word or two, and in a sentence."""
+
+    brief: str
+    whole: str
+
+
+NOT_INSTALLED = Missing("not installed", "not installed")
+
+
+@dataclass(frozen=True)
 class Runs:
     """What came of one table: rows of numbers by name and split, and why others are missing."""
 
@@ -36,7 +47,7 @@ class Runs:
     first: Table
     splits: int
     rows: dict[str, dict[int, Numbers]] = field(default_factory=dict)
-    missing: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, Missing] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -64,7 +75,8 @@ def chosen(context: Context) -> tuple[list[Source], str]:
     known = sources()
     if context.profile == "smoke":
         wanted = [known[name] for name in SMOKE]
-        return [s for s in wanted if context.wants(s.name)], "The profile smoke has scikit-learn's tables."
+        text = "A moment's run on scikit-learn's tables, cut short, cannot reach them."
+        return [s for s in wanted if context.wants(s.name)], text
     given = [known[name] for name in (*UCI, "airfoil", *CLASSES)]
     there = [source for source in given if source.there]
     absent = [source.name for source in given if not source.there]
@@ -85,8 +97,12 @@ def measured(context: Context, source: Source) -> Runs:
     for split in range(count):
         table = runs.first if split == 0 else _table(context, source, split)
         task = Task(table, context.seed + split, context.profile == "smoke", source.pixels)
-        for contestant in _taking_part(context.profile, source, table, split):
-            _add(context, runs, contestant, task, split)
+        for contestant in taking_part(context.profile, source, split):
+            if context.profile == "cpu" and contestant.most is not None and len(table.X) > contestant.most:
+                why = f"left out above {contestant.most:,} rows in the profile cpu; paper has it"
+                runs.missing[contestant.name] = Missing("left out", why)
+            else:
+                _add(context, runs, contestant, task, split)
     return runs
 
 
@@ -105,15 +121,13 @@ def _table(context: Context, source: Source, split: int) -> Table:
     return replace(table.first(rows), X_test=table.X_test[:asked], y_test=table.y_test[:asked])
 
 
-def _taking_part(profile: Profile, source: Source, table: Table, split: int) -> Iterator[Contestant]:
+def taking_part(profile: Profile, source: Source, split: int) -> Iterator[Contestant]:
+    """The contestants of a split of a table in a profile."""
     for one in CONTESTANTS:
         named = not one.tables or source.name in one.tables
         alone = not source.alone or one.name == credal.NAME
-        if source.kind not in one.kinds or profile not in one.profiles or not named or not alone:
-            continue
-        large = one.most is not None and len(table.X) > one.most
-        enough = one.splits is not None and split >= one.splits
-        if profile != "cpu" or not (large or enough):
+        enough = profile == "cpu" and one.splits is not None and split >= one.splits
+        if source.kind in one.kinds and profile in one.profiles and named and alone and not enough:
             yield one
 
 
@@ -121,7 +135,7 @@ def _add(context: Context, runs: Runs, contestant: Contestant, task: Task, split
     """One contestant on one split, from what is kept or run now."""
     version = contestant.version()
     if version is None:
-        runs.missing[contestant.name] = "not installed"
+        runs.missing[contestant.name] = NOT_INSTALLED
         return
     key = {
         "table": task.table.name,
@@ -135,7 +149,7 @@ def _add(context: Context, runs: Runs, contestant: Contestant, task: Task, split
     try:
         rows, there = _shelf(context).rows(key, lambda: untimed(contestant.run(task), task.short))
     except Stopped as error:
-        runs.missing[contestant.name] = str(error)
+        runs.missing[contestant.name] = Missing("stopped", str(error))
         context.note(f"  split {split}, {contestant.name}: {error}")
         return
     for row, numbers in rows.items():
