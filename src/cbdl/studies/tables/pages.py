@@ -132,7 +132,7 @@ def of_regions(runs: Sequence[Runs], kind: str) -> Part:
         lessons=(),
         numbers={name: dict(m) for name, m in means.items()},
         caption=f"Coverage of 95 % {what} against their {unit}; every method once, means over tables.",
-        draw=partial(figures.coverage, means=means, size=size, label=unit),
+        draw=partial(figures.coverage, means=means, size=size, label=unit) if means else None,
     )
 
 

@@ -2,12 +2,14 @@
 
 CV+ of five folds where there are at most 10,000 training rows, else split conformal with a fifth of them. The default
 model is trained once more on four fifths of the training rows, and the last fifth calibrates (split conformal); for
-classes by the scores LAC and APS.
+classes by the scores LAC and, of more than two, APS.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -25,18 +27,25 @@ from cbdl.tables.files import Floats
 PREFIX = "MAPIE"
 CENTRE = "credal"
 LEVEL = 1 - ALPHA
-SCORES = ("lac", "aps")
 
 
 def run(name: str, task: Task) -> dict[str, Numbers]:
     """Conformal regions around one of scikit-learn's models."""
+    with _mapie():
+        return _intervals(name, task) if task.table.kind == "real" else _sets(name, task)
+
+
+@contextmanager
+def _mapie() -> Iterator[None]:
+    """What MAPIE cannot do with a table is told, and the other contestants go on."""
     with warnings.catch_warnings():
-        # MAPIE tells of folds without a class, scikit-learn of networks that a moment's run stops early
+        # of folds without a class, quantiles that cross, networks that a moment's run stops early
         warnings.simplefilter("ignore", UserWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
-        if task.table.kind == "real":
-            return _intervals(name, task)
-        return _sets(name, task)
+        try:
+            yield
+        except ValueError as error:
+            raise Stopped(f"MAPIE failed: {error}") from error
 
 
 def _intervals(name: str, task: Task) -> dict[str, Numbers]:
@@ -58,8 +67,7 @@ def run_quantiles(task: Task) -> dict[str, Numbers]:
 
     table, small = task.table, {"max_iter": 5} if task.short else {}
     boosting = HistGradientBoostingRegressor(loss="quantile", quantile=0.5, random_state=task.seed, **small)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # quantiles that cross, which it corrects
+    with _mapie():
         if len(table.X) <= peers.FEW:
             cross = CrossConformalizedQuantileRegressor(boosting, LEVEL, cv=_folds(task))
             ends = cross.fit_conformalize(table.X, table.y).predict_interval(table.X_test)[1]
@@ -74,7 +82,7 @@ def _sets(name: str, task: Task) -> dict[str, Numbers]:
     from mapie.classification import CrossConformalClassifier
 
     table, rows = task.table, {}
-    for score in SCORES:
+    for score in _scores(task):
         cross = CrossConformalClassifier(
             peers.model(name, task), LEVEL, score, cv=_folds(task), random_state=task.seed
         )
@@ -88,8 +96,7 @@ def run_credal(task: Task) -> dict[str, Numbers]:
     X, X_kept, y, y_kept = _parts(task)
     estimator, _ = credal.fitted(task, X, y, calibration=None)
     table, rows = task.table, {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+    with _mapie():
         if table.kind == "real":
             from mapie.regression import SplitConformalRegressor
 
@@ -98,11 +105,16 @@ def run_credal(task: Task) -> dict[str, Numbers]:
             return {f"{PREFIX} {CENTRE}": _interval(ends, task)}
         from mapie.classification import SplitConformalClassifier
 
-        for score in SCORES:
+        for score in _scores(task):
             sets = SplitConformalClassifier(estimator, LEVEL, score, random_state=task.seed)
             masks = sets.conformalize(X_kept, y_kept).predict_set(table.X_test)[1]
             rows[f"{PREFIX} {score.upper()} {CENTRE}"] = scores.sets(masks[:, :, 0], table.y_test)
     return rows
+
+
+def _scores(task: Task) -> tuple[str, ...]:
+    """MAPIE's conformity scores; of two classes it has LAC only."""
+    return ("lac", "aps") if task.table.classes > 2 else ("lac",)
 
 
 def _folds(task: Task) -> Any:
