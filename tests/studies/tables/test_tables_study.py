@@ -100,10 +100,10 @@ def test_a_stopped_run_goes_on_where_it_stopped(tmp_path, alone, monkeypatch):
             raise KeyboardInterrupt
         return original(given, source)
 
-    monkeypatch.setattr("cbdl.studies.tables.measured", stopping)
+    monkeypatch.setattr(runs, "measured", stopping)
     with pytest.raises(KeyboardInterrupt):
         study.run(STUDY, "smoke", tmp_path, only=("diabetes", "iris"))
-    monkeypatch.setattr("cbdl.studies.tables.measured", original)
+    monkeypatch.setattr(runs, "measured", original)
     study.run(STUDY, "smoke", tmp_path, only=("diabetes", "iris"))
     assert alone == ["diabetes", "iris"]
 

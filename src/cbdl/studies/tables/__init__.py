@@ -10,35 +10,32 @@ from collections.abc import Iterator
 
 from cbdl.studies.part import Part
 from cbdl.studies.study import Context, Study
-from cbdl.studies.tables import pages, sine
-from cbdl.studies.tables.goals import goals
-from cbdl.studies.tables.runs import Runs, chosen, measured, of_sine
-from cbdl.studies.tables.sources import sources
+from cbdl.studies.tables import goals, pages, runs, sine, sources
 
 
 def parts(context: Context) -> Iterator[Part]:
     """A part per table, then summaries over all of them, and the goals."""
     smoke = context.profile == "smoke"
-    there, text = chosen(context)
-    if text:
-        context.note(text)
-    runs: list[Runs] = []
-    for source in there:
-        runs.append(measured(context, source))
-        yield pages.of_table(runs[-1], smoke)
+    chosen, about = runs.chosen(context)
+    if about:
+        context.note(about)
+    done: list[runs.Runs] = []
+    for source in chosen:
+        done.append(runs.measured(context, source))
+        yield pages.of_table(done[-1], smoke)
     for kind in ("real", "classes"):
-        if any(own.kind == kind and not own.source.alone for own in runs):
-            yield pages.of_regions(runs, kind)
-    published = pages.of_published(runs)
+        if any(own.kind == kind and not own.source.alone for own in done):
+            yield pages.of_regions(done, kind)
+    published = pages.of_published(done)
     if published is not None:
         yield published
-    if runs:
-        yield pages.of_foreign(runs)
-        yield pages.of_seconds(runs)
-    waves = of_sine(context) if context.wants(sine.NAME) else None
+    if done:
+        yield pages.of_foreign(done)
+        yield pages.of_seconds(done)
+    waves = runs.of_sine(context) if context.wants(sine.NAME) else None
     if waves is not None:
         yield pages.of_sine(waves)
-    yield pages.of_goals(goals(runs, waves), text)
+    yield pages.of_goals(goals.goals(done, waves), about)
 
 
 STUDY = Study(
@@ -46,5 +43,5 @@ STUDY = Study(
     "The default model on tables, beside others",
     ("smoke", "cpu", "paper"),
     parts,
-    choices=(*sources(), sine.NAME),
+    choices=(*sources.sources(), sine.NAME),
 )
