@@ -7,7 +7,7 @@ import shlex
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -411,7 +411,7 @@ def demo(
 
 @app.command(epilog="\b\nExample:\n  cbdl study demo --profile smoke --out results")
 def study(
-    name: Annotated[str, typer.Argument(help="Which one: demo.")],
+    name: Annotated[str, typer.Argument(help="Which one: demo, methods or tables.")],
     profile: Annotated[
         ProfileName, typer.Option(help="smoke: under a minute; cpu: two cores; paper: its own settings.")
     ] = ProfileName.cpu,
@@ -419,20 +419,27 @@ def study(
         Path | None, typer.Option(help="The folder for the report. [default: results/NAME]")
     ] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
+    only: Annotated[
+        str | None, typer.Option(help="Names with commas between them: only these of the study's tables.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run a study and write its report.
 
     Tables in the terminal; in the folder a page, the tables as Markdown and CSV, the figures, and all numbers as JSON.
     """
-    _run_study(name, profile.value, out or Path("results") / name, seed, as_json)
+    chosen = [] if only is None else [one.strip() for one in only.split(",") if one.strip()]
+    _run_study(name, profile.value, out or Path("results") / name, seed, as_json, chosen)
 
 
-def _run_study(name: str, profile: Profile, out: Path | None, seed: int, as_json: bool) -> None:
+def _run_study(
+    name: str, profile: Profile, out: Path | None, seed: int, as_json: bool, only: Sequence[str] = ()
+) -> None:
     from cbdl.studies.study import find, run
 
     with _reported(lambda: "No report was written."):
-        numbers = run(find(name), profile, out, seed, _note, (lambda part: None) if as_json else show.part)
+        quiet = (lambda part: None) if as_json else show.part
+        numbers = run(find(name), profile, out, seed, _note, quiet, only)
     if as_json:
         _print_json(numbers)
 
