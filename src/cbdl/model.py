@@ -29,7 +29,7 @@ from cbdl.credal import Array, CredalSet
 from cbdl.engines import Engine, Local, Task, tasks, train
 from cbdl.evaluate.conformal import Calibration, Conformity, calibrate, conformity
 from cbdl.left_out import FEW, FOLDS, How, LeftOut, by_folds, by_weights, check_folds, check_how
-from cbdl.prediction import DRAWS, Form, check_form, predict
+from cbdl.prediction import DRAWS, Chains, Form, check_form, predict
 
 
 class CBDL:
@@ -209,6 +209,7 @@ class CBDL:
         samples: int | Literal["auto"] = DRAWS,
         *,
         predictive: Form = "mixture",
+        chains: Chains = "averaged",
         tolerance: float = 0.01,
         max_samples: int = 1280,
         max_memory: int | None = None,
@@ -218,9 +219,13 @@ class CBDL:
         Classes: probabilities averaged over draws. One real output: the mixture of the draws' Normals, or with
         `predictive="normal"` the Normal of the same moments, as in the paper. Several outputs: diagonal Normals.
         `samples="auto"` draws for each input until its `floor` is below `tolerance` (nats).
+        `chains="extremes"`: every chain of a method that has some is an extreme, so that what chains that do not mix
+        leave open is part of the set, and `samples` counts the draws of each.
         `.members` names the pairs; `.floor` is the epistemic uncertainty that Monte Carlo noise alone would show.
         """
-        x, learned = self._inputs(X), self.learned
+        if chains not in ("averaged", "extremes"):
+            raise ValueError(f'chains is {chains!r}; give "averaged" or "extremes"')
+        x, learned = self._inputs(X), self.learned if chains == "averaged" else self.learned.by_chain()
         numbers = predict(learned, x, samples, predictive, tolerance, max_samples, max_memory)
         return numbers.credal_set(learned.members, X.device if isinstance(X, Tensor) else None)
 

@@ -7,6 +7,7 @@ the epistemic uncertainty that identical members with independent draws would sh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -27,6 +28,9 @@ from cbdl.credal import (
 )
 from cbdl.credal.floor import class_floor, line_floor, normal_floor, weightings
 
+Chains = Literal["averaged", "extremes"]
+"""Chains of one member are averaged, as Bayes' rule has it if they mix; or each is an extreme of its own: chains that
+do not meet cannot tell how likely the modes are that they stay in, so every weighting of them is in the set."""
 Form = Literal["mixture", "normal"]
 """How a member predicts one real number: the mixture of its draws' Normals, or the Normal of the same moments."""
 FORMS: tuple[Form, ...] = ("mixture", "normal")
@@ -116,6 +120,25 @@ class Draws:
         """The origin of the sets at `index` of the batch."""
         known = None if self.known is None else self.known[index]
         return replace(self, draws=self.draws[index], noise=self.noise[index], known=known)
+
+
+def averaged(credal: CredalSet) -> CredalSet:
+    """A prediction for classes whose extremes are chains, with the chains of every member averaged."""
+    origin = credal.origin
+    if not isinstance(origin, Draws) or not isinstance(credal, CategoricalCredalSet):
+        return credal
+    count = 1 + max(m.chain for m in origin.members)
+    if count == 1:
+        return credal
+    whole = torch.as_tensor(credal.probs)
+    probs = whole.reshape(*whole.shape[:-2], -1, count, whole.shape[-1]).mean(-2)
+    noise = origin.noise.reshape(*origin.noise.shape[:-1], -1, count).mean(-1)
+    members = tuple(replace(m, chain=0) for m in origin.members[::count])
+    floor = torch.full_like(origin.draws, math.nan, dtype=torch.float64)
+    fewer = replace(origin, members=members, draws=origin.draws * count, noise=noise, known=floor)
+    return CategoricalCredalSet(probs if isinstance(credal.probs, Tensor) else probs.numpy()).with_origin(
+        fewer
+    )
 
 
 # --- from posteriors to numbers -----------------------------------------------------------------------------

@@ -181,22 +181,30 @@ class Cohort:
         members: slice = slice(None),
         *,
         emphasised: bool = False,
+        patient: bool = False,
     ) -> Tensor:
         """The weighted sum of the batch's negative log densities (members, draws), in standardised units.
 
         `out` and `noise` are those of `members`. `emphasised`: with the weights that the likelihood gives to rows in
-        training.
+        training; `patient`: with those while an optimisation begins.
         """
         density = self.likelihood.log_density(out, batch.y, noise, self.unit)
         emphasis = self.likelihood.emphasis(density.detach()) if emphasised else None
         if emphasis is not None:
             density = density * emphasis
+        patience = self.patience(batch, out.detach(), noise.detach()) if patient else None
+        if patience is not None:
+            density = density * patience
         weight = self.weights(batch, members)
         return -(density.sum(-1) * weight if weight.ndim == 0 else (density * weight).sum(-1))
 
-    def scorer(self, batch: Batch) -> Scorer:
+    def patience(self, batch: Batch, out: Tensor, noise: Tensor) -> Tensor | None:
+        """The weights of the batch's rows (members, draws, batch) while an optimisation begins; None: all 1."""
+        return self.likelihood.patience(out, batch.y, noise, self.unit)
+
+    def scorer(self, batch: Batch, *, patient: bool = False) -> Scorer:
         """`score` for one batch, with its derivatives where the likelihood has them written out."""
-        return Scorer(self, batch)
+        return Scorer(self, batch, patient)
 
     def gradient(
         self,
@@ -208,17 +216,18 @@ class Cohort:
         step: int = 0,
         *,
         training: bool = True,
+        patient: bool = False,
         space: Space | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The batch's nll (members, draws) at theta (members, draws, P), and the gradients of (weight * nll).sum(draws)
         by theta (members, draws, P) and by noise (members, Q).
 
         `weigh`: the weight of each draw, one number for all or a function of the nll. In training mode `buffers` are
-        updated in place. `space`: memory to work in, of who calls often.
+        updated in place. `patient`: an optimisation begins. `space`: memory to work in, of who calls often.
         """
         if not batch.checked:
             self.likelihood.check(batch.y, whole=False)
-        score = self.scorer(batch)
+        score = self.scorer(batch, patient=patient)
         if not callable(weigh):
             number = weigh
 
@@ -305,9 +314,10 @@ class Scorer:
 
     cohort: Cohort
     batch: Batch
+    patient: bool = False
 
     def __call__(self, out: Tensor, noise: Tensor, members: slice = slice(None)) -> Tensor:
-        return self.cohort.score(self.batch, out, noise, members, emphasised=True)
+        return self.cohort.score(self.batch, out, noise, members, emphasised=True, patient=self.patient)
 
     def slope(self, out: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
         """nll (members, draws), its derivative by the outputs and by the noise (members, draws, Q), or None."""
@@ -315,6 +325,10 @@ class Scorer:
         if slope is None:
             return None
         density, by_out, by_noise = slope
+        patience = self.cohort.patience(self.batch, out, noise) if self.patient else None
+        if patience is not None:
+            density, by_noise = density * patience, by_noise * patience.unsqueeze(-1)
+            by_out.mul_(patience.reshape(*patience.shape, *(1,) * (by_out.ndim - 3)))
         weight = self.cohort.weights(self.batch)
         if weight.ndim == 0:
             less = -float(weight)

@@ -67,9 +67,12 @@ class Learned:
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """All members in the order (k, s) -> k * S + s."""
+        """All members in the order (k, s) -> k * S + s; chains that are members stand side by side."""
         return tuple(
-            sorted((m for part in self.parts.values() for m in part.cohort.members), key=lambda m: (m.k, m.s))
+            sorted(
+                (m for part in self.parts.values() for m in part.cohort.members),
+                key=lambda m: (m.k, m.s, m.chain),
+            )
         )
 
     @property
@@ -92,6 +95,16 @@ class Learned:
         """Where the members of likelihood `s` stand in `members`."""
         order = {member: i for i, member in enumerate(self.members)}
         return [order[member] for member in self.parts[s].cohort.members]
+
+    def by_chain(self) -> Learned:
+        """The same with every chain of every member as a member of its own; as it is where there are no chains."""
+        parts = {}
+        for s, part in self.parts.items():
+            posterior, count = part.posterior.by_chain()
+            cohort = part.cohort.only([i for i in range(part.cohort.size) for _ in range(count)])
+            members = (replace(m, chain=i % count) for i, m in enumerate(cohort.members))
+            parts[s] = replace(part, cohort=replace(cohort, members=tuple(members)), posterior=posterior)
+        return replace(self, parts=parts)
 
     def without(self, members: Collection[tuple[int, int]]) -> Learned:
         """The same without the members (k, s)."""

@@ -24,6 +24,7 @@ from cbdl.estimators.weights import Floats, merged
 from cbdl.evaluate.conformal import Conformity, conformity
 from cbdl.left_out import folds_for
 from cbdl.model import CBDL
+from cbdl.prediction import averaged
 
 ROWS = 4096
 """Rows that are predicted at once; memory does not grow with the number of rows."""
@@ -67,7 +68,7 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
         """Set the levels of calibrated regions by these rows, which must not be those of `fit`."""
         check_is_fitted(self)
         X, y = validate_data(self, X, y, reset=False, dtype=np.float64, **self._target_checks)
-        self.conformity_ = conformity(self._sets(X), self._outcomes(y))
+        self.conformity_ = conformity(averaged(self._sets(X)), self._outcomes(y))
         return self
 
     def _region(
@@ -78,7 +79,7 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
             raise ValueError(f'calibration is {calibration!r}; give "fit" or None')
         if method is not None or calibration is None or self.conformity_ is None:
             return sets.region(alpha, plain if method is None else method)
-        return self.conformity_.region(sets, alpha)
+        return self.conformity_.region(averaged(sets), alpha)
 
     def _seed(self) -> int:
         """`random_state` itself if it is a number, so that CBDL with the same seed gives the same model."""

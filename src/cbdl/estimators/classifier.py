@@ -15,6 +15,7 @@ from cbdl import recipe
 from cbdl.bayes import likelihoods
 from cbdl.bayes.methods import Method
 from cbdl.bayes.priors import PriorLike
+from cbdl.credal import CredalSet
 from cbdl.estimators.base import Credal
 from cbdl.estimators.networks import Architecture, factories
 from cbdl.estimators.weights import Floats, class_weights, sample_weights
@@ -30,7 +31,7 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
     - `plausible`: members that predict rows which they have not seen clearly worse than the best are left out; 0: none
     - `calibration`: how the levels of `predict_set` are found without rows of their own: "weights", "folds" or "auto"
       (see `CBDL.left_out`); None: not at all, which saves time
-    - `samples`: draws from every posterior for a prediction, or "auto"
+    - `samples`: draws from every chain of every posterior for a prediction, or "auto"
     - `decision`: what `predict` says: the likeliest label of the "average" (`predict_proba`), or the "maximin" one
     - `class_weight`: a mapping of labels to weights, or "balanced"
     - `standardize`: inputs to (weighted) mean 0 and variance 1
@@ -57,12 +58,12 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
         priors: Sequence[PriorLike] | None = None,
         architectures: Sequence[Architecture] = recipe.HIDDEN,
         *,
-        activation: str = "relu",
+        activation: str = recipe.ACTIVATION,
         method: Method | None = None,
         steps: int = recipe.STEPS,
         plausible: float = recipe.PLAUSIBLE,
         calibration: Any = "auto",
-        samples: Any = recipe.DRAWS,
+        samples: Any = recipe.CLASS_DRAWS,
         decision: str = "average",
         class_weight: Any = None,
         standardize: bool = True,
@@ -143,6 +144,9 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
         one: labels that the whole credal set covers with probability 1 - alpha. Columns in the order of `classes_`.
         """
         return self._by_parts(X, lambda sets: self._region(sets, alpha, method, calibration).mask)
+
+    def _sets(self, rows: Floats) -> CredalSet:
+        return self.model_.predict(rows, self.samples, chains="extremes")
 
     def _outcomes(self, y: NDArray[Any]) -> NDArray[Any]:
         unknown = ~np.isin(y, self.classes_)

@@ -53,7 +53,7 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
         priors: Sequence[PriorLike] | None = None,
         architectures: Sequence[Architecture] = recipe.HIDDEN,
         *,
-        activation: str = "relu",
+        activation: str = recipe.ACTIVATION,
         noise: Scale | Sequence[Scale] | None = None,
         predictive: Form = "mixture",
         method: Method | None = None,
