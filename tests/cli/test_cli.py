@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from calls import called
-from cbdl.cli.app import RegionName
+from cbdl.cli.options import RegionName
 from cbdl.credal.line import regions as line_regions
 from cbdl.tables import answers
 

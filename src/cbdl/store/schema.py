@@ -95,8 +95,7 @@ def check_manifest(manifest: Any) -> None:
     if manifest["format"] < OLDEST:
         raise ModelError(
             f"it has format {manifest['format']}, from a development version of cbdl; this one reads "
-            f"{OLDEST} and later: 
-            "train the model again"
+            f"{OLDEST} and later: train the model again"
         )
     entries = {n: own for n, own in ENTRIES.items() if SINCE.get(n, OLDEST) <= manifest["format"]}
     for name, (test, words) in entries.items():
