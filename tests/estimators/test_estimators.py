@@ -73,7 +73,8 @@ def plane() -> CredalRegressor:
 
 def checks() -> list[Any]:
     """All checks but the one of arrays of other libraries, which an estimator must say it takes."""
-    both = (CredalClassifier(**LIGHT), CredalRegressor(**LIGHT))
+    brief = {**LIGHT, "steps": 60}
+    both = (CredalClassifier(**brief), CredalRegressor(**brief, noise="learned"))
     every = [pair for made in both for pair in estimator_checks_generator(made)]
     return [
         pytest.param(made, check, id=f"{type(made).__name__}-{check.func.__name__}")
