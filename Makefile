@@ -32,10 +32,10 @@ test-portable: $(addprefix portable-,$(kinds))  ## the tests of numbers as other
 
 portable-%: $(VENV)/.dev
 	@echo "As another machine ($*): $($*)"
-	$($*) $(BIN)/python -m pytest -n 2 --dist loadfile -q -p no:cacheprovider $(NUMBERS)
+	TRIALS=0.2 $($*) $(BIN)/python -m pytest -n 2 --dist loadfile -q -p no:cacheprovider $(NUMBERS)
 
 test-slow: $(VENV)/.dev  ## statistical checks that take minutes
-	$(BIN)/python -m pytest -q -m slow --hypothesis-profile=explore
+	TRIALS=1 $(BIN)/python -m pytest -q -m slow --hypothesis-profile=explore
 
 lint: $(VENV)/.dev  ## ruff (lint and format) and mypy in strict mode
 	$(BIN)/ruff check src tests benchmarks docs

@@ -132,12 +132,6 @@ def test_without_ray_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPa
         Ray()
 
 
-def test_import_of_the_package_does_not_import_ray() -> None:
-    code = "import sys, cbdl, cbdl.engines; cbdl.engines.Ray; print('ray' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
-
-
 ALONE = """
 import sys
 sys.path.insert(0, sys.argv[1])
