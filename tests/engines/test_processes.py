@@ -76,7 +76,8 @@ def test_worker_that_always_dies_is_given_up_and_nothing_is_lost(tmp_path: Path)
 def test_exception_comes_home_with_the_member_and_the_cause() -> None:
     tasks = local.tasks([priors.Normal(0, 1)] * 2, [likelihoods.Categorical(Fragile)])
     with pytest.raises(
-        WorkerError, match=r"likelihood 0, prior.*: ZeroDivisionError: the flux capacitor"
+        WorkerError,
+        match=r"likelihood 0, prior.*: ZeroDivisionError: the flux capacitor is empty, without torch",
     ) as caught:
         Processes(1).train(tasks, images(), METHOD, Run())
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
