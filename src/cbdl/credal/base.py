@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Average",
     "Base",
+    "Cost",
     "CredalSet",
     "Decomposition",
     "Distribution",
@@ -50,6 +51,9 @@ Base = float | Literal["classes"] | None
 
 Distribution: TypeAlias = "ArrayLike | tuple[ArrayLike, ...] | CredalSet"
 """One distribution per set: its parameters in the form of the kind of set, or a credal set with one extreme."""
+
+Cost: TypeAlias = ArrayLike | Literal["index"] | None
+"""What moving probability from class i to class j costs: (J, J), or "index" for |i - j|."""
 
 Average: TypeAlias = "Array | CredalSet | DiagonalMixture"
 """A mixture of the extremes in the form of the kind of set; `CredalSet.point` is the same form for all."""
@@ -104,6 +108,10 @@ class CredalSet(Batched):
     @abstractmethod
     def _extreme_mask(self) -> Tensor:
         """(..., m) bool: which elements are not mixtures of the others; of equal ones, the first is."""
+
+    @abstractmethod
+    def _distance(self, p: Distribution, kind: str, order: float | None, cost: Cost) -> Optimum:
+        """What `distance` asks for, in the shape of its answer, with its certificate."""
 
     # --- envelopes (proposition "extrema_gen_lem": computed on the extremes, true for the hull) -----------
 
@@ -313,28 +321,42 @@ class CredalSet(Batched):
         """(...,) bool: whether p is a mixture of the extremes."""
 
     @overload
-    @abstractmethod
     def distance(
         self,
         p: Distribution,
         kind: str = "kl",
         *,
         order: float | None = None,
+        cost: Cost = None,
         certificate: Literal[False] = False,
     ) -> Array: ...
     @overload
-    @abstractmethod
     def distance(
-        self, p: Distribution, kind: str = "kl", *, order: float | None = None, certificate: Literal[True]
+        self,
+        p: Distribution,
+        kind: str = "kl",
+        *,
+        order: float | None = None,
+        cost: Cost = None,
+        certificate: Literal[True],
     ) -> Certified: ...
-    @abstractmethod
     def distance(
-        self, p: Distribution, kind: str = "kl", *, order: float | None = None, certificate: bool = False
+        self,
+        p: Distribution,
+        kind: str = "kl",
+        *,
+        order: float | None = None,
+        cost: Cost = None,
+        certificate: bool = False,
     ) -> Array | Certified:
-        """inf over the hull of the distance to p. Paper: proposition "dist_lemma".
+        """inf over the hull of the distance to p (see `contains`). Paper: proposition "dist_lemma".
 
-        `order` is for "renyi". With `certificate`, the value with its gap and the weights of the nearest mixture.
+        Kinds: see `distance` of `cbdl.credal.classes`, `.line` and `.euclidean`. `order` is for "renyi", `cost` for the
+        Wasserstein distances between classes: (J, J), or "index" for ``|i - j|``. With `certificate`, the value with
+        its gap and the weights of the nearest mixture; of bounds per class the nearest distribution itself.
         """
+        optimum = self._distance(p, kind, order, cost)
+        return optimum.out(self._border) if certificate else self._border.out(optimum.value)
 
     # --- one distribution instead of many --------------------------------------------------------------
 
@@ -356,3 +378,9 @@ class CredalSet(Batched):
 
     def _unit(self, base: Base) -> float:
         return log_of_base(base, self._classes)
+
+
+def no_cost(cost: Cost) -> None:
+    """A ValueError if a cost is given where outcomes are no classes."""
+    if cost is not None:
+        raise ValueError("cost is for Wasserstein distances between classes; leave it out here")
