@@ -1,7 +1,7 @@
 """How many examples Hypothesis tries: one knob for all properties.
 
-A test names the number of a thorough run, `TRIALS=1`. `make test` tries half of them, `make test-portable`, where the
-same properties run once more for the sake of other processors, a fifth; at least five.
+A test names the number of a thorough run (`make test-slow`, `TRIALS=1`). `make test` tries a third of them,
+`make test-portable`, where the same properties run once more for the sake of other processors, a fifth; at least five.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 
 from hypothesis import settings
 
-SHARE = float(os.environ.get("TRIALS", "0.5"))
+SHARE = float(os.environ.get("TRIALS", "0.33"))
 LEAST = 5
 
 

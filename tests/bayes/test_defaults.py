@@ -12,18 +12,24 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.preprocessing import StandardScaler
 
 import cbdl
-from cbdl.bayes.methods import METHODS
+from cbdl.bayes.methods import METHODS, Laplace, MeanField
 
 HIDDEN = (12,)
 PRIORS = [cbdl.priors.Normal(0.0, 3.0, fan_in=True)]
 LONG = {"HMC", "MCLMC", "LowRank", "SGHMC"}
-KINDS = [pytest.param(m, marks=pytest.mark.slow) if m.__name__ in LONG else m for m in METHODS]
+KINDS: list[Any] = [pytest.param(m, marks=pytest.mark.slow) if m.__name__ in LONG else m for m in METHODS]
+ALIKE = [
+    k if k in (Laplace, MeanField) else pytest.param(m, marks=pytest.mark.slow)
+    for k, m in zip(KINDS, METHODS, strict=True)
+]
+"""Classes take the machinery of the regression; in the quick tests a mode and a variational posterior stand for all."""
 
 
 @pytest.fixture(autouse=True)
-def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """A lower cap keeps the test quick, and can only make a method worse."""
-    monkeypatch.setattr("cbdl.bayes.train.CAP", 1000)
+    slow = request.node.get_closest_marker("slow") is not None
+    monkeypatch.setattr("cbdl.bayes.train.CAP", 2500 if slow else 1000)
 
 
 @cache
@@ -66,7 +72,7 @@ def test_a_regression_is_as_good_as_an_ordinary_networks(kind: Any) -> None:
     assert np.sqrt(np.mean((loc - y_test) ** 2)) < 1.1 * ordinary_error()
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", ALIKE, ids=lambda kind: kind.__name__)
 def test_a_classification_is_as_good_as_an_ordinary_networks(kind: Any) -> None:
     # one chain, the default of SGHMC, falls behind here: docs/results/methods.md
     method = kind(chains=4) if kind.__name__ == "SGHMC" else kind()
