@@ -100,29 +100,20 @@ class Cohort:
             raise ValueError("priors is empty; give at least one")
         held = data.held
         device, dtype = held.x.device, data.inputs.loc.dtype
-        names = None
-        if isinstance(likelihood.net, Template):
-            names = Layout.of(likelihood.net.module, trainable).names
-        network = _make(likelihood, mix(seed, "network", s), device, dtype, names)
-        layout = Layout.of(network, trainable)
+        network = _shared(likelihood, mix(seed, "network", s), device, dtype, trainable)
+        layout, seeds = Layout.of(network, trainable), tuple(m.seed for m in members)
         likelihood.check(held.y, whole=held.rows == data.rows)
         likelihood.check_outputs(_output_shape(network, held.x), held.y)
-        starts = [_start(likelihood, layout, m.seed, device, dtype) for m in members]
-        forward = Forward.choose(
-            network, layout, layout.constants(network), tuple(m.seed for m in members), held.x[:3], way
-        )
-        noise = likelihood.noise(data.targets.scale)
+        starts = [_start(likelihood, layout, own, device, dtype) for own in seeds]
         return cls(
             members=members,
             likelihood=likelihood,
             layout=layout,
             prior=compile_priors([priors[m.k] for m in members], layout, device=device, dtype=dtype),
-            forward=forward,
+            forward=Forward.choose(network, layout, layout.constants(network), seeds, held.x[:3], way),
             initial=torch.stack(starts),
-            initial_noise=noise.expand(len(members), -1).clone(),
-            initial_buffers={
-                n: b.detach().expand(len(members), *b.shape).clone() for n, b in network.named_buffers()
-            },
+            initial_noise=_repeated(likelihood.noise(data.targets.scale), len(members)),
+            initial_buffers={n: _repeated(b.detach(), len(members)) for n, b in network.named_buffers()},
             unit=data.targets.scale,
         )
 
@@ -374,6 +365,24 @@ def _make(
             f"the network factory returned {type(network).__name__}; it must return an nn.Module"
         )
     return network.to(device=device, dtype=dtype)
+
+
+def _shared(
+    likelihood: Likelihood,
+    seed: int,
+    device: torch.device,
+    dtype: torch.dtype,
+    trainable: str | Sequence[str] | None,
+) -> nn.Module:
+    """The network whose frozen parameters and buffers all members share."""
+    net = likelihood.net
+    trained = Layout.of(net.module, trainable).names if isinstance(net, Template) else None
+    return _make(likelihood, seed, device, dtype, trained)
+
+
+def _repeated(x: Tensor, members: int) -> Tensor:
+    """The same for every member, in memory of its own: (members, ...)."""
+    return x.expand(members, *x.shape).clone()
 
 
 def _start(

@@ -200,8 +200,8 @@ class Forward:
             inputs.append(noise)
         with torch.enable_grad():
             nll = score(out, noise, slice(None))
-        value = nll.detach()
-        gradients = torch.autograd.grad(nll, inputs, grad_outputs=weigh(value, slice(None)))
+            value = nll.detach()
+            gradients = _weighted_gradients(nll, weigh(value, slice(None)).detach(), inputs)
         with torch.no_grad():
             by_theta = wide.gradient(
                 self._steps, self.layout, flat, x, seen, gradients[0].reshape_as(seen[-1])
@@ -225,9 +225,9 @@ class Forward:
         with torch.enable_grad():
             out, after = self._run(theta, x, buffers, rows, step)
             nll = score(out, noise, rows)
-        seen = nll.detach()
-        inputs = [theta, noise] if noise.requires_grad else [theta]
-        gradients = torch.autograd.grad(nll, inputs, grad_outputs=weigh(seen, rows))
+            seen = nll.detach()
+            inputs = [theta, noise] if noise.requires_grad else [theta]
+            gradients = _weighted_gradients(nll, weigh(seen, rows).detach(), inputs)
         for name, value in after.items():
             buffers[name][rows] = value
         return seen, gradients[0], gradients[1] if noise.requires_grad else torch.zeros_like(noise)
@@ -320,6 +320,11 @@ def plain_attention() -> Iterator[None]:
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(before)
+
+
+def _weighted_gradients(nll: Tensor, weight: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
+    """The gradients of sum(weight * nll). The same as `grad_outputs=weight`, for which torch imports sympy."""
+    return torch.autograd.grad((weight * nll).sum(), inputs)
 
 
 def _apart(x: Tensor, members: int, draws: int) -> Tensor:

@@ -39,6 +39,7 @@ class Saved:
     priors: tuple[PriorLike, ...]
     likelihoods: tuple[Likelihood, ...]
     method: Method
+    plausible: float
     seed: int
     standardize: bool
     trainable: tuple[str, ...] | None
@@ -69,6 +70,7 @@ def _described(saved: Saved) -> tuple[dict[str, Any], dict[str, Tensors]]:
         "priors": encode(saved.priors, shared, "priors"),
         "likelihoods": encode(saved.likelihoods, shared, "likelihoods"),
         "method": encode(saved.method, shared, "method"),
+        "plausible": saved.plausible,
         "rows": learned.size,
         "seed": saved.seed,
         "standardize": saved.standardize,
@@ -152,6 +154,7 @@ def _built(
         priors,
         likelihoods,
         method,
+        float(manifest.get("plausible", 0.0)),
         manifest["seed"],
         manifest["standardize"],
         trainable,
