@@ -28,9 +28,6 @@ from cbdl.credal import (
 )
 from cbdl.credal.floor import class_floor, line_floor, normal_floor, weightings
 
-Chains = Literal["averaged", "extremes"]
-"""Chains of one member are averaged, as Bayes' rule has it if they mix; or each is an extreme of its own: chains that
-do not meet cannot tell how likely the modes are that they stay in, so every weighting of them is in the set."""
 Form = Literal["mixture", "normal"]
 """How a member predicts one real number: the mixture of its draws' Normals, or the Normal of the same moments."""
 FORMS: tuple[Form, ...] = ("mixture", "normal")

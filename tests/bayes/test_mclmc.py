@@ -13,11 +13,13 @@ from conjugate import design, problem
 from scipy.integrate import solve_ivp
 from torch import Tensor, nn
 
+import cbdl
 from cbdl.bayes import likelihoods, priors
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.data import prepare
 from cbdl.bayes.diagnostics import CollapseWarning, diagnose
-from cbdl.bayes.methods._chains import ChainsPosterior
+from cbdl.bayes.methods import _chains, mclmc
+from cbdl.bayes.methods._chains import FAR, ChainsPosterior
 from cbdl.bayes.methods._microcanonical import Motion, move, turn
 from cbdl.bayes.methods.mclmc import MCLMC, MCLMCRecord
 from cbdl.bayes.methods.protocol import Method, Posterior
@@ -187,7 +189,8 @@ def work() -> tuple[list[Task], TrainingData]:
     return tasks([priors.Normal(), priors.Normal(0, 3)], [likelihoods.Normal(tiny)], seed=5), data
 
 
-def test_chains_that_are_trained_apart_make_the_same_posterior() -> None:
+def test_chains_that_are_trained_apart_make_the_same_posterior(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_chains, "FAR", math.inf)  # so short a run leaves some far behind
     todo, data = work()
     parts = [train(engine, todo, data, short(), Run())[0][0] for engine in (Local(), Apart())]
     one, other = (part.posterior for part in parts)
@@ -234,6 +237,54 @@ def test_a_chain_that_failed_gives_way_to_one_that_did_not() -> None:
     assert gathered.record.lost.tolist() == [1, 2]
     assert gathered.record.failures == {1: "burnt"}
     assert gathered.record.step_size.shape == (2, 2)
+
+
+def test_a_chain_that_is_far_behind_gives_way_and_is_counted() -> None:
+    cohort, data, _ = problem()
+    apart = cohort.only([0, 0, 0, 1, 1, 1])
+    posterior = MCLMC(chains=1, draws=4, thin=1, warmup=20, optimise=0, double=True).fit(apart, data, Run())
+    record = posterior.record
+    assert isinstance(record, MCLMCRecord)
+    assert record.nll.shape == (6, 1)
+    record.nll.copy_(torch.tensor([0.3, 0.1, 0.11 + FAR, 0.5 + FAR, 0.5, 9.0]).unsqueeze(1))
+    gathered = posterior.gather([[0, 1, 2], [3, 4, 5]])
+    for member, places in enumerate([(0, 1, 0), (3, 4, 3)]):
+        for chain, place in enumerate(places):
+            torch.testing.assert_close(gathered.points[member, chain], posterior.points[place, 0])
+    assert isinstance(gathered.record, MCLMCRecord)
+    assert gathered.record.lost.tolist() == [1, 1]
+    assert gathered.record.failures == {}
+
+
+def test_the_fit_of_a_chain_is_the_mean_over_its_steps() -> None:
+    """With every step kept, it is what the draws say."""
+    cohort, data, _ = problem()
+    posterior = MCLMC(chains=2, draws=9, thin=1, warmup=20, optimise=0, double=True).fit(cohort, data, Run())
+    assert isinstance(posterior.record, MCLMCRecord)
+    points, noises = posterior.chains()
+    for chain in range(2):
+        nll = cohort.mean_nll(points[:, chain], noises[:, chain], posterior.buffers, data)
+        torch.testing.assert_close(posterior.record.nll[:, chain], nll.mean(1))
+
+
+def test_noise_that_varies_is_not_what_is_not_learned_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without patience steep parts are taken for noise, which makes them count little: they are never learned."""
+    x = torch.linspace(-2, 2, 100, dtype=torch.float64).unsqueeze(1)
+    y = torch.sin(3 * x[:, 0])
+    data = prepare(x, y, space="real")
+    made = likelihoods.Normal(cbdl.nets.mlp(1, 2, (16, 16), "silu"), scale="heteroscedastic")
+
+    def error(patient: float) -> float:
+        monkeypatch.setattr(mclmc, "PATIENT", patient)
+        cohort = Cohort.of([priors.Normal(0, 4, fan_in=True)], made, data, seed=0)
+        settings = MCLMC(chains=4, optimise=600, warmup=20, draws=1, thin=1)
+        posterior = settings.fit(cohort, data, Run())
+        points, noises = posterior.chains()
+        told = cohort.describe(points[:, :, 0], noises[:, :, 0], posterior.buffers, data.x, data.targets)
+        return float((told["loc"].mean(1) - y).square().mean().sqrt())
+
+    with_patience, without = error(0.5), error(0.0)
+    assert with_patience < 0.5 * without
 
 
 def test_the_type_of_the_samples_does_not_show() -> None:

@@ -339,7 +339,7 @@ def test_predict_reads_a_file_in_bounded_memory(place, tmp_path):
     )
     used = [int(line.split()[1]) / 1024 for line in err.splitlines()]
     # MB; the larger file has 60 MB more, and an allocator keeps some of its own
-    assert used[1] < used[0] + 30
+    assert used[1] < used[0] + 45
     with open(tmp_path / "p.csv") as file:
         assert sum(1 for _ in file) == 8_001
 

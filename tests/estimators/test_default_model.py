@@ -29,8 +29,8 @@ def test_the_defaults_learn_iris_and_keep_both_promises(steps: int) -> None:
     assert default.score(X, y) > 0.92
     judged = default.model_.plausibility
     assert judged is not None
-    assert len(judged.verdicts) == len(recipe.PRIORS) * len(recipe.HIDDEN)
-    assert sum(v.kept for v in judged.verdicts) == default.predict_credal(X).num_extremes
+    assert len(judged.verdicts) == len(recipe.PRIORS)
+    assert sum(v.kept for v in judged.verdicts) * recipe.CHAINS == default.predict_credal(X).num_extremes
     assert default.conformity_ is not None
     assert default.conformity_.how == "5 folds"
     assert default.conformity_.counts.sum() == 112

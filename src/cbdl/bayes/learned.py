@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from torch import Tensor
 
@@ -14,6 +15,16 @@ from .cohort import Cohort, Member
 from .data import Standard, TrainingData
 from .methods.protocol import Posterior
 from .priors import Coordinates, PriorLike
+
+Chains = Literal["averaged", "extremes"]
+"""Chains of one member are averaged, as Bayes' rule has it if they mix; or each is an extreme of its own: chains that
+do not meet cannot tell how likely the modes are that they stay in, so all weightings of them are in the set."""
+
+
+def check_chains(chains: str) -> None:
+    """A ValueError unless `chains` is one of the words."""
+    if chains not in ("averaged", "extremes"):
+        raise ValueError(f'chains is {chains!r}; give "averaged" or "extremes"')
 
 
 @dataclass(frozen=True)

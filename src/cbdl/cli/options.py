@@ -104,7 +104,11 @@ Region = Annotated[
     ),
 ]
 Samples = Annotated[
-    str, typer.Option(help='Draws of the parameters, or "auto": until Monte Carlo noise is below 0.01 nats.')
+    str,
+    typer.Option(
+        help="Draws of the parameters (for classes, from every chain), "
+        'or "auto": until Monte Carlo noise is below 0.01 nats.'
+    ),
 ]
 Predictive = Annotated[PredictiveName, typer.Option(help="Regression: mixture is exact, normal is faster.")]
 Model = Annotated[Path, typer.Argument(help="A folder that cbdl fit wrote.")]

@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cbdl import recipe
+from cbdl.bayes.learned import Chains
 from cbdl.bayes.likelihoods import Likelihood
 from cbdl.credal import CredalSet, Region
 from cbdl.estimators.networks import WarmStart
@@ -37,6 +38,7 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
     conformity_: Conformity | None
     """The levels that training outcomes needed, each predicted as if it had not been seen; None: not asked for."""
     _target_checks: ClassVar[dict[str, Any]] = {}
+    _chains: ClassVar[Chains]
 
     def _train(self, X: Floats, y: NDArray[Any], weights: Floats | None, parts: Sequence[Likelihood]) -> Self:
         """Fit the model, leave out members that the data refute, and see what level regions need."""
@@ -48,6 +50,7 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
             parts,
             method if begun is None else WarmStart(method, begun),
             plausible=self.plausible,
+            chains=self._chains,
             seed=self._seed(),
             standardize=self.standardize,
             engine=self.engine,
@@ -59,6 +62,9 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
         model.method = method
         self.model_ = model
         return self
+
+    def _architectures(self, X: Floats) -> Any:
+        return recipe.hidden(len(X)) if self.architectures is None else self.architectures
 
     def _levels(self, model: CBDL) -> Conformity:
         """The levels that training outcomes needed."""

@@ -15,7 +15,6 @@ from cbdl import recipe
 from cbdl.bayes import likelihoods
 from cbdl.bayes.methods import Method
 from cbdl.bayes.priors import PriorLike
-from cbdl.credal import CredalSet
 from cbdl.estimators.base import Credal
 from cbdl.estimators.networks import Architecture, factories
 from cbdl.estimators.weights import Floats, class_weights, sample_weights
@@ -25,7 +24,8 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
     """A classifier that knows what it does not know: K priors x S networks, and a credal set for every row.
 
     - `priors`: one or more priors (or mappings of patterns to priors); None: four Normals, see `cbdl.recipe.PRIORS`
-    - `architectures`: one network each: the widths of hidden layers, or a function (inputs, outputs) -> nn.Module
+    - `architectures`: one network each: the widths of hidden layers, or a function (inputs, outputs) -> nn.Module;
+      None: `cbdl.recipe.hidden`
     - `activation` of the hidden layers: "relu", "tanh", "gelu" or "silu"
     - `method`: an inference method such as `cbdl.Laplace()`; None: `cbdl.MCLMC` of so many `steps`
     - `plausible`: members that predict rows which they have not seen clearly worse than the best are left out; 0: none
@@ -48,22 +48,23 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
     >>> bool(clf.score(X[1::2], y[1::2]) > 0.9)
     True
     >>> clf.predict_set(X[:2], alpha=0.05).shape, clf.predict_credal(X[:2])
-    ((2, 3), CategoricalCredalSet(batch_shape=(2,), num_extremes=4, num_classes=3))
+    ((2, 3), CategoricalCredalSet(batch_shape=(2,), num_extremes=16, num_classes=3))
     """
 
     classes_: NDArray[Any]
+    _chains = recipe.CHAINS_OF["classification"]
 
     def __init__(
         self,
         priors: Sequence[PriorLike] | None = None,
-        architectures: Sequence[Architecture] = recipe.HIDDEN,
+        architectures: Sequence[Architecture] | None = None,
         *,
         activation: str = recipe.ACTIVATION,
         method: Method | None = None,
         steps: int = recipe.STEPS,
         plausible: float = recipe.PLAUSIBLE,
         calibration: Any = "auto",
-        samples: Any = recipe.CLASS_DRAWS,
+        samples: Any = recipe.DRAWS,
         decision: str = "average",
         class_weight: Any = None,
         standardize: bool = True,
@@ -110,7 +111,7 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
                 "set warm_start=False to start again"
             )
         self.classes_ = classes
-        nets = factories(self.architectures, X.shape[1], len(classes), self.activation)
+        nets = factories(self._architectures(X), X.shape[1], len(classes), self.activation)
         return self._train(X, labels, weights, [likelihoods.Categorical(net) for net in nets])
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -144,9 +145,6 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
         one: labels that the whole credal set covers with probability 1 - alpha. Columns in the order of `classes_`.
         """
         return self._by_parts(X, lambda sets: self._region(sets, alpha, method, calibration).mask)
-
-    def _sets(self, rows: Floats) -> CredalSet:
-        return self.model_.predict(rows, self.samples, chains="extremes")
 
     def _outcomes(self, y: NDArray[Any]) -> NDArray[Any]:
         unknown = ~np.isin(y, self.classes_)

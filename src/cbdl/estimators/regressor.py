@@ -48,10 +48,12 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
 
     _target_checks: ClassVar[dict[str, Any]] = {"multi_output": True, "y_numeric": True}
 
+    _chains = recipe.CHAINS_OF["regression"]
+
     def __init__(
         self,
         priors: Sequence[PriorLike] | None = None,
-        architectures: Sequence[Architecture] = recipe.HIDDEN,
+        architectures: Sequence[Architecture] | None = None,
         *,
         activation: str = recipe.ACTIVATION,
         noise: Scale | Sequence[Scale] | None = None,
@@ -102,7 +104,7 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
         parts = []
         for noise in noises:
             outputs = math.prod(self._shape) * (2 if noise == "heteroscedastic" else 1)
-            nets = factories(self.architectures, X.shape[1], outputs, self.activation)
+            nets = factories(self._architectures(X), X.shape[1], outputs, self.activation)
             parts += [likelihoods.Normal(net, scale=noise) for net in nets]
         return self._train(X, targets, weights, parts)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 FORMAT = 3
 """The number of this layout; it grows when an older cbdl could no longer read what is written."""
-SINCE = {"plausible": 3}
+SINCE = {"plausible": 3, "chains": 3}
 """Entries that older formats which are still read do not have, and the format that brought them."""
 OLDEST = 2
 MOST = 10_000
@@ -68,6 +68,7 @@ ENTRIES: dict[str, tuple[Test, str]] = {
     "method": (lambda v: isinstance(v, dict), "an inference method"),
     "rows": (positive, "a positive number"),
     "plausible": (share, "a share from 0 to 1"),
+    "chains": (lambda v: v in ("averaged", "extremes"), '"averaged" or "extremes"'),
     "seed": (lambda v: whole(v, -(1 << 63)), "a whole number"),
     "standardize": (lambda v: isinstance(v, bool), "true or false"),
     "trainable": (lambda v: v is None or _words(v), "null or a list of patterns"),
