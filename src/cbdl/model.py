@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +22,9 @@ from cbdl.bayes.learned import Chains, Learned, Part, check_chains
 from cbdl.bayes.likelihoods import Likelihood, agree
 from cbdl.bayes.methods import MeanField, Method
 from cbdl.bayes.methods.protocol import check_method_argument
-from cbdl.bayes.plausible import Plausibility, check_cut, judge
+from cbdl.bayes.plausible import GridWarning, Plausibility, check_cut, judge
 from cbdl.bayes.predictive import averages, simulate
-from cbdl.bayes.priors import PriorLike
+from cbdl.bayes.priors import Normal, PriorLike
 from cbdl.bayes.train import Run
 from cbdl.credal import Array, CredalSet
 from cbdl.engines import Engine, Local, Task, tasks, train
@@ -194,7 +195,11 @@ class CBDL:
         member does" (`cbdl.bayes.plausible`). `plausibility` says who fell and why.
         """
         left = self.left_out()
-        verdict = judge(self.learned.members, left.score, left.counts, alpha, left.how)
+        normals = [prior.scale for prior in self.priors if isinstance(prior, Normal)]
+        scales = normals if len(normals) == len(self.priors) else None
+        verdict = judge(self.learned.members, left.score, left.counts, alpha, left.how, scales)
+        if verdict.edge:
+            warnings.warn(verdict.edge, GridWarning, stacklevel=2)
         if self.verbose:
             print(verdict, file=sys.stderr)
         self._plausibility = verdict
