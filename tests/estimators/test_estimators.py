@@ -396,7 +396,7 @@ def test_priors_networks_and_methods_of_ones_own() -> None:
     assert clf.predict_credal(IRIS[0]).num_extremes == 4
     same = pickle.loads(pickle.dumps(clf))
     assert np.array_equal(same.predict_proba(IRIS[0]), clf.predict_proba(IRIS[0]))
-    ensemble = light_regressor(method=cbdl.Ensemble(epochs=100, lr=0.05), warm_start=True)
+    ensemble = light_regressor(method=cbdl.Ensemble(epochs=300, lr=0.05), warm_start=True)
     X, y = curve()
     assert ensemble.fit(X, y).fit(X, y).score(X, y) > 0.8
 

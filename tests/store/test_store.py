@@ -338,7 +338,7 @@ def test_a_loaded_model_that_is_fitted_again_leaves_out_who_the_data_refute(tmp_
 
 
 def test_a_model_of_the_format_before_is_read_and_keeps_every_member(copy):
-    edit(copy, lambda m: (m.update(format=2), m.pop("plausible")))
+    edit(copy, lambda m: (m.update(format=2), m.pop("plausible"), m.pop("chains")))
     assert len(cbdl.load(copy).predict(X).members) == 4
 
 
