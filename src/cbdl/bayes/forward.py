@@ -165,21 +165,21 @@ class Forward:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """As `_gradient`, with the network's part written out, and the score's where it has one."""
         members, draws, size = theta.shape
-        flat = theta.detach().reshape(-1, size)
+        flat, space = theta.detach().reshape(-1, size), space or wide.Space()
         with torch.no_grad():
             seen = wide.outputs(self._steps, self.layout, flat, x, space)
-        out = _apart(seen[-1], members, draws)
+        out = _apart(seen[-1].mT, members, draws)
         if slope is not None:
             with torch.no_grad():
                 slopes = slope(out, noise)
                 if slopes is not None:
                     nll, by_out, by_noise = slopes
                     weight = weigh(nll, slice(None)).view(-1, 1, 1)
-                    by_out = by_out.reshape_as(seen[-1]).mul_(weight)
+                    by_out = by_out.reshape_as(seen[-1].mT).mul_(weight)
                     by_theta = wide.gradient(self._steps, self.layout, flat, x, seen, by_out, space)
                     by_noise = (by_noise * weight.view(members, draws, 1)).sum(1)
                     return nll, by_theta.view(members, draws, size), by_noise
-        return self._wide_by_graph(flat, noise, x, score, weigh, seen, members)
+        return self._wide_by_graph(flat, noise, x, score, weigh, seen, members, space)
 
     def _wide_by_graph(
         self,
@@ -190,10 +190,11 @@ class Forward:
         weigh: Weigh,
         seen: list[Tensor],
         members: int,
+        space: wide.Space,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The same for a score without written derivatives: autograd sees the score, not the network."""
         draws, size = flat.shape[0] // members, flat.shape[1]
-        out = _apart(seen[-1], members, draws).detach().requires_grad_()
+        out = _apart(seen[-1].mT, members, draws).detach().requires_grad_()
         inputs = [out]
         if noise.numel() > 0:
             noise = noise.detach().requires_grad_()
@@ -203,9 +204,8 @@ class Forward:
             value = nll.detach()
             gradients = _weighted_gradients(nll, weigh(value, slice(None)).detach(), inputs)
         with torch.no_grad():
-            by_theta = wide.gradient(
-                self._steps, self.layout, flat, x, seen, gradients[0].reshape_as(seen[-1])
-            )
+            by_out = gradients[0].reshape_as(seen[-1].mT)
+            by_theta = wide.gradient(self._steps, self.layout, flat, x, seen, by_out, space)
         by_noise = gradients[1] if len(gradients) > 1 else torch.zeros_like(noise)
         return value, by_theta.view(members, draws, size), by_noise
 
@@ -239,7 +239,7 @@ class Forward:
         members, draws, _ = theta.shape
         own = {name: b[rows] for name, b in buffers.items()}
         if self.way == "wide":
-            out = wide.outputs(self._steps, self.layout, theta.flatten(0, 1), x)[-1]
+            out = wide.output(self._steps, self.layout, theta.flatten(0, 1), x)
             return _apart(out, members, draws), {}
         if self.way == "vmap":
             return self._vmapped(theta, x, own, step is not None)

@@ -3,7 +3,8 @@
 Networks this small are limited by the overhead of operations, not by arithmetic. So the gradient is written out
 here (the chain rule through a stack is four lines) instead of recorded by autograd, and a caller that asks for many
 gradients of the same shape lends the memory for what lies in between: large blocks that come from the system for every
-operation and go back to it cost a third of the time.
+operation and go back to it cost a third of the time. Values are kept as (copies, features, rows): all copies of the
+first layer are then one product with the rows that they share, and long runs of numbers lie side by side.
 """
 
 from __future__ import annotations
@@ -37,14 +38,6 @@ ELEMENTWISE: dict[type[nn.Module], Slope] = {
     nn.LogSigmoid: lambda m, g, x, y: g.mul_(torch.sigmoid(-x)),
 }
 
-INTO: dict[type[nn.Module], Callable[[Tensor, Tensor], Tensor]] = {
-    nn.ReLU: lambda x, out: torch.clamp_min(x, 0, out=out),
-    nn.Tanh: lambda x, out: torch.tanh(x, out=out),
-    nn.SiLU: lambda x, out: aten.silu(x, out=out),
-}
-"""(input, where the output goes) -> output, for the functions that can write into given memory."""
-
-
 class Space:
     """Memory that is lent again and again for what lies between a network's layers."""
 
@@ -57,6 +50,10 @@ class Space:
         if block is None or block.shape != shape or block.dtype != like.dtype:
             block = self._blocks[what, place] = like.new_empty(shape)
         return block
+
+    def same(self, what: str, place: int, like: Tensor) -> Tensor:
+        """The block of this name, of the shape of `like`."""
+        return self.lend(what, place, tuple(like.shape), like)
 
 
 @dataclass(frozen=True)
@@ -118,35 +115,54 @@ def _has_hooks(module: nn.Module) -> bool:
     return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks)
 
 
-def outputs(
-    steps: list[Step], layout: Layout, theta: Tensor, x: Tensor, space: Space | None = None
-) -> list[Tensor]:
-    """What every step gives: (copies, batch, features) each, from theta (copies, P) and a shared minibatch x.
+def output(steps: list[Step], layout: Layout, theta: Tensor, x: Tensor) -> Tensor:
+    """What the networks theta (copies, P) put out for a shared minibatch x: (copies, batch, features)."""
+    parts = torch.split_with_sizes(theta, layout.sizes, -1)
+    h = x.flatten(1).mT
+    for step in steps:
+        h = _affine(step, layout, parts, h) if isinstance(step, Affine) else step.module(h)
+    return h.mT
+
+
+def outputs(steps: list[Step], layout: Layout, theta: Tensor, x: Tensor, space: Space) -> list[Tensor]:
+    """What every step gives: (copies, features, batch) each, from theta (copies, P) and a shared minibatch x.
 
     The last one is the network's output; the others are what `gradient` needs. They hold until `space` is used again.
     """
     parts = torch.split_with_sizes(theta, layout.sizes, -1)
-    space, copies = space or Space(), theta.shape[0]
     out: list[Tensor] = []
-    h = x.flatten(1)
+    h = x.flatten(1).mT
     for i, step in enumerate(steps):
         if isinstance(step, Affine):
-            entry = layout.entries[step.weight]
-            w = parts[step.weight].reshape(copies, *entry.shape)
-            z = space.lend("values", i, (copies, h.shape[-2], entry.shape[0]), theta)
-            if not out:  # the shared minibatch: one product for all copies, (batch, copies * features)
-                every = torch.mm(h, w.reshape(-1, entry.shape[1]).mT)
-                z.copy_(every.view(h.shape[0], copies, -1).transpose(0, 1))
-            else:
-                torch.bmm(h, w.mT, out=z)
-            h = z if step.bias is None else z.add_(parts[step.bias].unsqueeze(1))
-        elif (into := INTO.get(type(step.module))) is not None:
-            h = into(h, space.lend("values", i, tuple(h.shape), theta))
+            shape = (theta.shape[0], layout.entries[step.weight].shape[0], h.shape[-1])
+            h = _affine(step, layout, parts, h, space.lend("values", i, shape, theta))
+        elif isinstance(step.module, nn.SiLU):
+            # x * sigmoid(x), of which the slope needs both factors
+            gate = torch.sigmoid(h, out=space.same("gates", i, h))
+            h = torch.mul(h, gate, out=space.same("values", i, h))
         else:
             # not in place, even if the module says so: its input may be needed for the gradient
             h = step.module(h.clone() if getattr(step.module, "inplace", False) else h)
         out.append(h)
     return out
+
+
+def _affine(
+    step: Affine, layout: Layout, parts: tuple[Tensor, ...], h: Tensor, into: Tensor | None = None
+) -> Tensor:
+    """The layer's output (copies, features, batch) for h, which is (features, batch) where all copies share it."""
+    w = _weights(step, layout, parts)
+    if h.ndim == 2:
+        flat = None if into is None else into.view(-1, h.shape[1])
+        z = torch.mm(w.reshape(-1, h.shape[0]), h, out=flat).view(*w.shape[:2], -1)
+    else:
+        z = torch.bmm(w, h, out=into)
+    return z if step.bias is None else z.add_(parts[step.bias].unsqueeze(2))
+
+
+def _weights(step: Affine, layout: Layout, parts: tuple[Tensor, ...]) -> Tensor:
+    """The layer's weights (copies, features after, features before)."""
+    return parts[step.weight].reshape(-1, *layout.entries[step.weight].shape)
 
 
 def gradient(
@@ -156,22 +172,35 @@ def gradient(
     x: Tensor,
     seen: list[Tensor],
     by_out: Tensor,
-    space: Space | None = None,
+    space: Space,
 ) -> Tensor:
-    """The gradient by theta (copies, P) of a function whose gradient by the output is `by_out`, which is spent."""
+    """The gradient by theta (copies, P) of a function whose gradient by the output is `by_out` (copies, batch,
+    features), which is spent; `seen` are the `outputs` in `space`.
+    """
     parts = torch.split_with_sizes(theta, layout.sizes, -1)
-    space, copies, gradients = space or Space(), theta.shape[0], list(parts)
-    x = x.flatten(1)
+    gradients, x, slope = list(parts), x.flatten(1), by_out.mT
     for i in range(len(steps) - 1, -1, -1):
         step = steps[i]
-        before = seen[i - 1] if i else x.expand(copies, *x.shape)
-        if isinstance(step, Affine):
-            gradients[step.weight] = torch.bmm(by_out.mT, before).view(copies, -1)
-            if step.bias is not None:
-                gradients[step.bias] = by_out.sum(1)
-            if i:
-                w = parts[step.weight].reshape(copies, *layout.entries[step.weight].shape)
-                by_out = torch.bmm(by_out, w, out=space.lend("slopes", i, tuple(before.shape), theta))
+        if not isinstance(step, Affine):
+            slope = _through(step, i, slope, seen, space)
+            continue
+        if i:
+            by_weight = torch.bmm(slope, seen[i - 1].mT)
         else:
-            by_out = step.slope(step.module, by_out, before, seen[i])
+            by_weight = torch.mm(x.mT, slope.reshape(-1, len(x)).mT).mT
+        gradients[step.weight] = by_weight.reshape(len(theta), -1)
+        if step.bias is not None:
+            gradients[step.bias] = slope.sum(2)
+        if i:
+            w = _weights(step, layout, parts)
+            slope = torch.bmm(w.mT, slope, out=space.same("slopes", i, seen[i - 1]))
     return torch.cat(gradients, 1)
+
+
+def _through(step: Pointwise, i: int, slope: Tensor, seen: list[Tensor], space: Space) -> Tensor:
+    """The gradient by the input of step `i`, which is elementwise, written over that by its output."""
+    if isinstance(step.module, nn.SiLU):
+        gate = space.same("gates", i, seen[i])
+        # y + gate (1 - y), for y = x gate
+        return slope.mul_(torch.lerp(seen[i], gate.new_ones(()), gate, out=gate))
+    return step.slope(step.module, slope, seen[i - 1], seen[i])
