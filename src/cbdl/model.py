@@ -18,16 +18,17 @@ from cbdl.bayes.cohort import Member
 from cbdl.bayes.data import Data, TrainingData, as_input, prepare
 from cbdl.bayes.devices import check_device
 from cbdl.bayes.diagnostics import Diagnostics, diagnose
-from cbdl.bayes.learned import Chains, Learned, Part, check_chains
+from cbdl.bayes.learned import Chains, Learned, Part, check_chains, in_order
 from cbdl.bayes.likelihoods import Likelihood, agree
 from cbdl.bayes.methods import MeanField, Method
+from cbdl.bayes.methods.begun import beyond_folds
 from cbdl.bayes.methods.protocol import check_method_argument
 from cbdl.bayes.plausible import GridWarning, Plausibility, check_cut, judge
 from cbdl.bayes.predictive import averages, simulate
 from cbdl.bayes.priors import Normal, PriorLike
 from cbdl.bayes.train import Run
 from cbdl.credal import Array, CredalSet
-from cbdl.engines import Engine, Local, Task, tasks, train
+from cbdl.engines import Auto, Engine, Task, crew_kept, tasks, train, without_folds
 from cbdl.evaluate.conformal import Calibration, Conformity, calibrate, conformity
 from cbdl.left_out import FEW, FOLDS, How, LeftOut, by_folds, by_weights, check_folds, check_how
 from cbdl.prediction import DRAWS, Form, check_form, predict
@@ -90,7 +91,7 @@ class CBDL:
         self.trainable = (
             (trainable,) if isinstance(trainable, str) else None if trainable is None else tuple(trainable)
         )
-        self.engine: Engine = Local() if engine is None else engine
+        self.engine: Engine = Auto() if engine is None else engine
         self.device, self.dtype, self.verbose = check_device(device), dtype, verbose
         self._learned: Learned | None = None
         self._data: TrainingData | None = None
@@ -125,15 +126,18 @@ class CBDL:
 
         A Dataset is read once, into memory; with `stream=True` its items are fetched anew in every epoch, so that
         random augmentation stays random. A DataLoader is streamed unless `stream=False`.
-        With `checkpoint_dir`, the same call after a crash goes on where it stopped. `folds`: beside every pair, train
-        it also without each of so many folds of the rows, in the same batch, for `left_out`; None: five if
-        `plausible` needs them and the rows are few.
+        With `checkpoint_dir`, the same call after a crash goes on where it stopped. `folds`: first train every pair
+        without each of so many folds of the rows, for `left_out`; None: five if `plausible` needs them and the rows are
+        few. Pairs that are then refuted are not trained any further, and chains of `MCLMC` go on from there.
         """
         todo = self._tasks()  # steps 1 and 2
         data = self._prepare(X, y, sample_weight, validation, standardize=self.standardize, stream=stream)
         if folds is None:
             folds = FOLDS if self._cut > 0 and data.rows <= FEW else 0
-        self._train(todo, data, checkpoint_dir, self.method, folds)  # step 3
+        if folds:
+            with crew_kept():
+                return self._train_by_folds(todo, data, checkpoint_dir, folds)
+        self._train(todo, data, checkpoint_dir, self.method)  # step 3
         return self if self._cut == 0 else self.plausible(self._cut)
 
     def update(self, X: Any, y: Any = None, *, checkpoint_dir: str | Path | None = None) -> Self:
@@ -194,14 +198,7 @@ class CBDL:
         A member's plausibility is the relative likelihood of "it predicts rows that it has not seen as well as the best
         member does" (`cbdl.bayes.plausible`). `plausibility` says who fell and why.
         """
-        left = self.left_out()
-        normals = [prior.scale for prior in self.priors if isinstance(prior, Normal)]
-        scales = normals if len(normals) == len(self.priors) else None
-        verdict = judge(self.learned.members, left.score, left.counts, alpha, left.how, scales)
-        if verdict.edge:
-            warnings.warn(verdict.edge, GridWarning, stacklevel=2)
-        if self.verbose:
-            print(verdict, file=sys.stderr)
+        verdict = self._verdict(self.left_out(), self.learned.members, alpha)
         self._plausibility = verdict
         return self.drop(verdict.dropped) if verdict.dropped else self
 
@@ -340,19 +337,42 @@ class CBDL:
         data: TrainingData,
         checkpoint_dir: str | Path | None,
         method: Method,
-        folds: int = 0,
     ) -> Self:
-        if folds:
-            if not isinstance(data, Data):
-                raise ValueError(f"folds is {folds}, but a stream has none: fit with arrays, or folds=0")
-            data = data.in_folds(check_folds(folds), self.seed)
-        parts, without = train(
-            self.engine, todo, data, method, self._run, folds=folds, checkpoint_dir=checkpoint_dir
-        )
+        parts = train(self.engine, todo, data, method, self._run, checkpoint_dir=checkpoint_dir)
         self._data, self._learned = data, Learned.of(parts, data, self.seed)
-        self._left_out = by_folds(without, data, self.seed) if isinstance(data, Data) and without else None
-        self._plausibility = None
+        self._left_out = self._plausibility = None
         return self
+
+    def _train_by_folds(
+        self, todo: Sequence[Task], data: TrainingData, checkpoint_dir: str | Path | None, folds: int
+    ) -> Self:
+        """First without each fold, to see who is plausible; then those with all rows."""
+        if not isinstance(data, Data):
+            raise ValueError(f"folds is {folds}, but a stream has none: fit with arrays, or folds=0")
+        data = data.in_folds(check_folds(folds), self.seed)
+        without = without_folds(
+            self.engine, todo, data, self.method, self._run, folds=folds, checkpoint_dir=checkpoint_dir
+        )
+        left = by_folds(without, data, self.seed)
+        verdict, members = None, in_order(m for task in todo for m in task.members)
+        if self._cut > 0:
+            verdict = self._verdict(left, members, self._cut)
+            todo = [task for one in todo if (task := one.except_for(verdict.dropped)).members]
+            left = left.only([i for i, m in enumerate(members) if m not in verdict.dropped])
+        self._train(todo, data, checkpoint_dir, beyond_folds(self.method, without))
+        self._left_out, self._plausibility = left, verdict
+        return self
+
+    def _verdict(self, left: LeftOut, members: tuple[Member, ...], alpha: float) -> Plausibility:
+        """Who is plausible, told to whoever reads along."""
+        normals = [prior.scale for prior in self.priors if isinstance(prior, Normal)]
+        scales = normals if len(normals) == len(self.priors) else None
+        verdict = judge(members, left.score, left.counts, alpha, left.how, scales)
+        if verdict.edge:
+            warnings.warn(verdict.edge, GridWarning, stacklevel=4)
+        if self.verbose:
+            print(verdict, file=sys.stderr)
+        return verdict
 
     @property
     def _run(self) -> Run:

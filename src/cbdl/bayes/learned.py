@@ -27,6 +27,11 @@ def check_chains(chains: str) -> None:
         raise ValueError(f'chains is {chains!r}; give "averaged" or "extremes"')
 
 
+def in_order(members: Iterable[Member]) -> tuple[Member, ...]:
+    """Members as they stand in a prediction: (k, s) -> k * S + s, and chains side by side."""
+    return tuple(sorted(members, key=lambda m: (m.k, m.s, m.chain)))
+
+
 @dataclass(frozen=True)
 class Part:
     """One likelihood: its members, what they learned, and the priors that they learned from."""
@@ -79,12 +84,7 @@ class Learned:
     @property
     def members(self) -> tuple[Member, ...]:
         """All members in the order (k, s) -> k * S + s; chains that are members stand side by side."""
-        return tuple(
-            sorted(
-                (m for part in self.parts.values() for m in part.cohort.members),
-                key=lambda m: (m.k, m.s, m.chain),
-            )
-        )
+        return in_order(m for part in self.parts.values() for m in part.cohort.members)
 
     @property
     def distinct(self) -> int | None:

@@ -38,6 +38,7 @@ ELEMENTWISE: dict[type[nn.Module], Slope] = {
     nn.LogSigmoid: lambda m, g, x, y: g.mul_(torch.sigmoid(-x)),
 }
 
+
 class Space:
     """Memory that is lent again and again for what lies between a network's layers."""
 
@@ -184,10 +185,7 @@ def gradient(
         if not isinstance(step, Affine):
             slope = _through(step, i, slope, seen, space)
             continue
-        if i:
-            by_weight = torch.bmm(slope, seen[i - 1].mT)
-        else:
-            by_weight = torch.mm(x.mT, slope.reshape(-1, len(x)).mT).mT
+        by_weight = torch.bmm(slope, seen[i - 1].mT) if i else torch.mm(x.mT, slope.reshape(-1, len(x)).mT).mT
         gradients[step.weight] = by_weight.reshape(len(theta), -1)
         if step.bias is not None:
             gradients[step.bias] = slope.sum(2)

@@ -6,11 +6,25 @@ tensors.
 
 from cbdl.bayes.methods.protocol import Method
 
+from .auto import Auto
 from .engine import Engine
 from .job import WorkerError
 from .local import Local, Task, tasks
-from .processes import Processes
+from .processes import Processes, crew_kept
 from .ray_cluster import Ray
-from .side_by_side import train
+from .side_by_side import train, without_folds
 
-__all__ = ["Engine", "Local", "Method", "Processes", "Ray", "Task", "WorkerError", "tasks", "train"]
+__all__ = [
+    "Auto",
+    "Engine",
+    "Local",
+    "Method",
+    "Processes",
+    "Ray",
+    "Task",
+    "WorkerError",
+    "crew_kept",
+    "tasks",
+    "train",
+    "without_folds",
+]

@@ -36,6 +36,10 @@ class WorkerError(RuntimeError):
     """Something went wrong in a worker: the message says for which members, and why."""
 
 
+class Unsendable(ValueError):
+    """A part of the work that cannot be sent to another process."""
+
+
 @dataclass(frozen=True)
 class Job:
     """One group of members to train, and how."""
@@ -53,7 +57,7 @@ class Job:
     """Settings of torch, and the memory limit, that change numbers."""
 
     def encode(self) -> bytes:
-        """This job as bytes; a ValueError that names the part which cannot travel."""
+        """This job as bytes; `Unsendable` names the part which cannot travel."""
         parts: dict[str, object] = {
             f"the network factory of likelihood {self.task.s}": self.task.likelihood.net,
             f"likelihood {self.task.s}": self.task.likelihood,
@@ -66,7 +70,7 @@ class Job:
             for name, part in parts.items():
                 reason = _refused(part)
                 if reason is not None:
-                    raise ValueError(
+                    raise Unsendable(
                         f"{name} cannot be sent to a worker: {reason}. Let it build everything it needs by itself "
                         "(no open files, locks or handles from outside), or train with engine=Local()"
                     ) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -37,6 +37,10 @@ class Task:
         """A file name for this group of members."""
         ks = [_spelled(m) for m in self.members]
         return f"likelihood-{self.s}-priors-{'-'.join(ks) if len(ks) <= 8 else ks[0] + '-to-' + ks[-1]}"
+
+    def except_for(self, members: Collection[Member]) -> Task:
+        """The same without some of its members."""
+        return replace(self, members=tuple(m for m in self.members if m not in members))
 
     def cohort(self, data: TrainingData) -> Cohort:
         return Cohort.of(

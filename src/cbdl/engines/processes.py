@@ -16,9 +16,10 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -100,12 +101,15 @@ def share(data: TrainingData, folder: Path) -> tuple[str, Packed]:
     return str(folder), packed
 
 
+_Inbox: TypeAlias = "queue.SimpleQueue[tuple[_Worker, Any]]"
+
+
 class _Worker:
     """One worker process as the run sees it. What it says, and its end, arrive in `inbox`."""
 
-    def __init__(self, inbox: queue.SimpleQueue[tuple[_Worker, Any]], threads: int) -> None:
+    def __init__(self, inbox: _Inbox, threads: int) -> None:
         number = str(threads)
-        self.group: int | None = None
+        self.threads, self.group = threads, cast("int | None", None)
         self.ready = False
         self.process = subprocess.Popen(
             [sys.executable, "-c", START, json.dumps(sys.path)],
@@ -118,7 +122,7 @@ class _Worker:
         self._reader = threading.Thread(target=self._listen, args=(inbox,), daemon=True)
         self._reader.start()
 
-    def _listen(self, inbox: queue.SimpleQueue[tuple[_Worker, Any]]) -> None:
+    def _listen(self, inbox: _Inbox) -> None:
         assert self.process.stdout is not None
         try:
             while True:
@@ -157,41 +161,77 @@ class _Worker:
             self.process.stdout.close()
 
 
+@dataclass
+class _Crew:
+    """Workers that take jobs from one run after the other."""
+
+    inbox: _Inbox = field(default_factory=queue.SimpleQueue)
+    workers: list[_Worker] = field(default_factory=list)
+
+    def free(self, number: int, threads: int) -> _Worker | None:
+        """A worker with nothing to do, a new one while there are fewer than `number`; None: all are busy."""
+        ours = [w for w in self.workers if w.threads == threads]
+        idle = next((w for w in ours if w.group is None), None)
+        if idle is None and len(ours) < number:
+            self.workers.append(idle := _Worker(self.inbox, threads))
+        return idle
+
+    def close(self) -> None:
+        while self.workers:
+            self.workers.pop().close()
+
+
+_kept: ContextVar[_Crew | None] = ContextVar("kept", default=None)
+
+
 @contextmanager
-def _closed_at_the_end(crew: list[_Worker]) -> Iterator[None]:
+def crew_kept() -> Iterator[None]:
+    """Workers of `Processes` that a run in this block has started serve the next one, too: each takes seconds to
+    start.
+    """
+    crew = _Crew()
+    before = _kept.set(crew)
     try:
         yield
     finally:
-        for worker in crew:
-            worker.close()
+        _kept.reset(before)
+        crew.close()
+
+
+@contextmanager
+def _at_work() -> Iterator[_Crew]:
+    """The crew that is kept, unless this run ends badly; or one for this run alone."""
+    kept = _kept.get()
+    crew, well = kept or _Crew(), False
+    try:
+        yield crew
+        well = kept is not None and not any(w.group is not None for w in crew.workers)
+    finally:
+        if not well:
+            crew.close()
 
 
 def _carry_out(
     schedule: Schedule, jobs: Sequence[bytes], shared: tuple[str, Packed], number: int, threads: int, run: Run
 ) -> None:
     """Give out jobs until all groups have ended or the run halts."""
-    inbox: queue.SimpleQueue[tuple[_Worker, Any]] = queue.SimpleQueue()
-    crew: list[_Worker] = []
     announced = False
-    with _closed_at_the_end(crew), Stop(run.stop) as stop:
+    with _at_work() as crew, Stop(run.stop) as stop:
         while True:
             if schedule.halting and not announced:
                 announced = True
-                for worker in crew:
+                for worker in crew.workers:
                     worker.send("stop")
-            while schedule.waiting and not schedule.halting:
-                free = next((w for w in crew if w.group is None), None)
-                if free is None and len(crew) < number:
-                    crew.append(free := _Worker(inbox, threads))
-                if free is None:
-                    break
+            while schedule.waiting and not schedule.halting and (free := crew.free(number, threads)):
                 free.group = schedule.waiting.popleft()
                 free.send((jobs[free.group], *shared))
-            if not any(w.group is not None for w in crew):
-                return
+            if not any(w.group is not None for w in crew.workers):
+                break
             with suppress(queue.Empty):
-                _hear(schedule, crew, *inbox.get(timeout=0.1))
+                _hear(schedule, crew.workers, *crew.inbox.get(timeout=0.1))
             schedule.stopped = schedule.stopped or stop.asked()
+        if announced:  # who was told to stop takes no further jobs
+            crew.close()
 
 
 def _hear(schedule: Schedule, crew: list[_Worker], worker: _Worker, message: Any) -> None:

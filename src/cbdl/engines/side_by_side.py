@@ -1,7 +1,7 @@
-"""Chains and folds beside the members: trained as members of one batch, then put together again.
+"""Chains and folds: trained as members of one batch, then put together again.
 
-A posterior that is made of chains is trained chain by chain, so that an engine can split them over its workers; and the
-members that leave out a fold of the data, which judge how good the others are, are trained in the same batch.
+A posterior that is made of chains is trained chain by chain, so that an engine can split them over its workers. The
+members that leave out a fold of the data, which judge how good the others are, are one chain each.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from cbdl.bayes.cohort import Member
 from cbdl.bayes.learned import Part
 from cbdl.bayes.methods.protocol import Method
 from cbdl.bayes.rows import TrainingData
@@ -18,12 +19,8 @@ from cbdl.bayes.train import Run
 from .engine import Engine
 from .local import Task
 
-
-def spread(task: Task, chains: int, folds: int) -> Task:
-    """The task with every member as so many chains, and as one chain without each of the folds."""
-    members = [m.another(c) for m in task.members for c in range(chains)]
-    members += [m.without(f) for f in range(folds) for m in task.members]
-    return replace(task, members=tuple(members))
+FOLDER = "folds"
+"""Where in the directory of checkpoints those of the members without a fold are."""
 
 
 def train(
@@ -33,20 +30,37 @@ def train(
     method: Method,
     run: Run,
     *,
-    folds: int = 0,
     checkpoint_dir: str | Path | None = None,
-) -> tuple[list[Part], list[Part]]:
-    """What every task learned, and what the members learned that leave out folds (`data.folds` names them)."""
+) -> list[Part]:
+    """What every task learned from all rows."""
     single, chains = method.apart()
-    work = [spread(task, chains, folds) for task in todo]
+    work = [_changed(task, [m.another(c) for m in task.members for c in range(chains)]) for task in todo]
     trained = engine.train(work, data, single, run, checkpoint_dir=checkpoint_dir)
-    whole, without = [], []
+    parts = []
     for task, (cohort, posterior) in zip(todo, trained, strict=True):
-        count = len(task.members)
-        groups = [list(range(i * chains, (i + 1) * chains)) for i in range(count)]
+        groups = [list(range(i * chains, (i + 1) * chains)) for i in range(len(task.members))]
         own = replace(cohort.only([group[0] for group in groups]), members=task.members)
-        whole.append(Part(task.priors, own, posterior.gather(groups)))
-        rest = list(range(count * chains, cohort.size))
-        if rest:
-            without.append(Part(task.priors, cohort.only(rest), posterior.only(rest)))
-    return whole, without
+        parts.append(Part(task.priors, own, posterior.gather(groups)))
+    return parts
+
+
+def without_folds(
+    engine: Engine,
+    todo: Sequence[Task],
+    data: TrainingData,
+    method: Method,
+    run: Run,
+    *,
+    folds: int,
+    checkpoint_dir: str | Path | None = None,
+) -> list[Part]:
+    """What the members of every task learned without each of the folds (`data.folds` names them), one chain each."""
+    single, _ = method.apart()
+    work = [_changed(task, [m.without(f) for f in range(folds) for m in task.members]) for task in todo]
+    place = None if checkpoint_dir is None else Path(checkpoint_dir) / FOLDER
+    trained = engine.train(work, data, single, run, checkpoint_dir=place)
+    return [Part(task.priors, *both) for task, both in zip(todo, trained, strict=True)]
+
+
+def _changed(task: Task, members: Sequence[Member]) -> Task:
+    return replace(task, members=tuple(members))

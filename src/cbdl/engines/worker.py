@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -46,7 +46,7 @@ def read(stream: IO[bytes]) -> Any:
     return pickle.loads(blob)
 
 
-@cache
+@lru_cache(maxsize=1)
 def shared(folder: str, packed: Packed) -> TrainingData:
     """The data: its tensors are mapped from files, so that all workers share one copy in memory."""
     names = [Path(folder) / f"data-{i}.npy" for i in range(len(packed.kinds))]

@@ -19,8 +19,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from cbdl import recipe
 from cbdl.bayes.learned import Chains
 from cbdl.bayes.likelihoods import Likelihood
+from cbdl.bayes.methods.begun import after
 from cbdl.credal import CredalSet, Region
-from cbdl.estimators.networks import WarmStart
 from cbdl.estimators.weights import Floats, merged
 from cbdl.evaluate.conformal import Conformity, conformity
 from cbdl.left_out import folds_for
@@ -48,7 +48,7 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
         model = CBDL(
             recipe.PRIORS if self.priors is None else self.priors,
             parts,
-            method if begun is None else WarmStart(method, begun),
+            method if begun is None else after(method, begun),
             plausible=self.plausible,
             chains=self._chains,
             seed=self._seed(),

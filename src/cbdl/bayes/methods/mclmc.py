@@ -84,6 +84,14 @@ class MCLMC(Method):
         """Chains do not meet."""
         return replace(self, chains=1), self.chains
 
+    def effort(self, data: TrainingData) -> float:
+        """One gradient for a step of the optimisation, two for any other."""
+        return float(self.rows(data) * (2 * self.steps - self.optimise))
+
+    def onward(self) -> Method:
+        """Without an optimisation, and with a third of the warm-up."""
+        return replace(self, optimise=0, warmup=max(20, self.warmup // 3))
+
     def rows(self, data: TrainingData) -> int:
         """Rows of one step on this data."""
         if self.batch_size is not None:

@@ -147,6 +147,15 @@ class Method(ABC):
         and `Posterior.gather` puts them together. 1: a posterior is trained as a whole."""
         return self, 1
 
+    def effort(self, data: TrainingData) -> float:
+        """Rows whose gradients one member asks for in all; 0: better trained in one process, whatever the number."""
+        return 0.0
+
+    def onward(self) -> Method | None:
+        """The method for chains that start near their posterior, at a draw from one of nearly the same data; None: the
+        method does not care where it starts, and takes as long from anywhere."""
+        return None
+
     def continuing(self) -> Method:
         """The method with which a model learns from more data, after posteriors have become priors."""
         return self
