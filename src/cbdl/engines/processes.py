@@ -236,6 +236,8 @@ def _carry_out(
 
 def _hear(schedule: Schedule, crew: list[_Worker], worker: _Worker, message: Any) -> None:
     """One message of a worker, or None: it is dead."""
+    if worker not in crew:
+        return  # of a run before: it was closed, and this is its end
     if message is None:
         crew.remove(worker)
         group, worker.group = worker.group, None

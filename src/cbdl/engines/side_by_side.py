@@ -55,7 +55,7 @@ def without_folds(
     checkpoint_dir: str | Path | None = None,
 ) -> list[Part]:
     """What the members of every task learned without each of the folds (`data.folds` names them), one chain each."""
-    single, _ = method.apart()
+    single, _ = method.brief().apart()
     work = [_changed(task, [m.without(f) for f in range(folds) for m in task.members]) for task in todo]
     place = None if checkpoint_dir is None else Path(checkpoint_dir) / FOLDER
     trained = engine.train(work, data, single, run, checkpoint_dir=place)

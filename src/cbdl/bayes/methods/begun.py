@@ -57,9 +57,9 @@ class Begun(Method):
         """That of the method."""
         return self.method.effort(data)
 
-    def onward(self) -> Method | None:
+    def brief(self) -> Method:
         """As the method does."""
-        return self.method.onward()
+        return replace(self, method=self.method.brief())
 
     @property
     def temperature(self) -> float:

@@ -151,6 +151,10 @@ class Method(ABC):
         """Rows whose gradients one member asks for in all; 0: better trained in one process, whatever the number."""
         return 0.0
 
+    def brief(self) -> Method:
+        """A shorter run that is enough to compare members, and to see how well they predict what they have not seen."""
+        return self
+
     def onward(self) -> Method | None:
         """The method for chains that start near their posterior, at a draw from one of nearly the same data; None: the
         method does not care where it starts, and takes as long from anywhere."""
