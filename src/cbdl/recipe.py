@@ -13,13 +13,11 @@ from cbdl.bayes.likelihoods import Scale
 from cbdl.bayes.methods.mclmc import MCLMC
 from cbdl.bayes.priors import Normal
 
-PRIORS = tuple(Normal(0.0, scale, fan_in=True) for scale in (1.0, 2.0, 4.0, 8.0))
-"""Normal, with standard deviations 1, 2, 4 and 8 over the root of the fan-in: a grid so wide that the plausible ones
-are inside, and so close that more than one is."""
+PRIORS = tuple(Normal(0.0, scale, fan_in=True) for scale in (1.0, 3.0, 9.0))
+"""Normal, with standard deviations 1, 3 and 9 over the root of the fan-in: a grid so wide that the plausible ones are
+inside, and so close that often more than one is."""
 MANY = 500
 """Rows from which on networks have a third hidden layer; with fewer of them it is seldom learned in the time given."""
-ACTIVATION = "silu"
-"""Of the hidden layers: smooth, so that chains take steps twice as long as with "relu"."""
 NOISES: tuple[Scale, ...] = ("learned", "heteroscedastic")
 """Noise of a regression: the same for every input, and one that varies with it. Each is a likelihood."""
 STEPS = 4000
@@ -28,7 +26,7 @@ CHAINS = 4
 CHAINS_OF: dict[str, Chains] = {"classification": "extremes", "regression": "averaged"}
 """What chains are to predictions. For classes the set then tells new inputs from known ones far better; for real
 outcomes it would take four times as long."""
-PLAUSIBLE = 0.01
+PLAUSIBLE = 0.05
 """Members stay whose plausibility is at least this (`CBDL.plausible`)."""
 DRAWS = 32
 """Draws of the parameters behind a prediction, of every extreme: of classes these are chains."""
@@ -43,6 +41,18 @@ def hidden(rows: int) -> tuple[tuple[int, ...], ...]:
     (((16, 16),), ((16, 16, 16),))
     """
     return ((16,) * (2 if rows < MANY else 3),)
+
+
+def activation(noise: Scale | None = None) -> str:
+    """Of the hidden layers, for this noise of a regression, or for classes.
+
+    Smooth, so that chains take steps twice as long; but with constant noise the kinks of "relu", so that the set has
+    networks of both kinds, which err in different places.
+
+    >>> activation(), activation("heteroscedastic"), activation("learned")
+    ('silu', 'silu', 'relu')
+    """
+    return "silu" if noise in (None, "heteroscedastic") else "relu"
 
 
 def method(steps: int = STEPS, *, temperature: float = 1.0) -> MCLMC:

@@ -50,8 +50,8 @@ class Member:
         return Member(self.k, self.s, mix(self.seed, "fold", fold), fold)
 
     def another(self, chain: int) -> Member:
-        """A further chain of the same pair."""
-        return self if chain == 0 else Member(self.k, self.s, mix(self.seed, "chain", chain), chain=chain)
+        """A further chain of the same pair, without the same fold."""
+        return self if chain == 0 else replace(self, seed=mix(self.seed, "chain", chain), chain=chain)
 
     def __str__(self) -> str:
         fold = "" if self.fold is None else f", without fold {self.fold}"

@@ -23,10 +23,10 @@ from cbdl.estimators.weights import Floats, class_weights, sample_weights
 class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
     """A classifier that knows what it does not know: K priors x S networks, and a credal set for every row.
 
-    - `priors`: one or more priors (or mappings of patterns to priors); None: four Normals, see `cbdl.recipe.PRIORS`
+    - `priors`: one or more priors (or mappings of patterns to priors); None: three Normals, see `cbdl.recipe.PRIORS`
     - `architectures`: one network each: the widths of hidden layers, or a function (inputs, outputs) -> nn.Module;
       None: `cbdl.recipe.hidden`
-    - `activation` of the hidden layers: "relu", "tanh", "gelu" or "silu"
+    - `activation` of the hidden layers: "relu", "tanh", "gelu" or "silu"; None: see `cbdl.recipe.activation`
     - `method`: an inference method such as `cbdl.Laplace()`; None: `cbdl.MCLMC` of so many `steps`
     - `plausible`: members that predict rows which they have not seen clearly worse than the best are left out; 0: none
     - `calibration`: how the levels of `predict_set` are found without rows of their own: "weights", "folds" or "auto"
@@ -59,7 +59,7 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
         priors: Sequence[PriorLike] | None = None,
         architectures: Sequence[Architecture] | None = None,
         *,
-        activation: str = recipe.ACTIVATION,
+        activation: str | None = None,
         method: Method | None = None,
         steps: int = recipe.STEPS,
         plausible: float = recipe.PLAUSIBLE,
@@ -111,7 +111,9 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
                 "set warm_start=False to start again"
             )
         self.classes_ = classes
-        nets = factories(self._architectures(X), X.shape[1], len(classes), self.activation)
+        nets = factories(
+            self._architectures(X), X.shape[1], len(classes), self.activation or recipe.activation()
+        )
         return self._train(X, labels, weights, [likelihoods.Categorical(net) for net in nets])
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -55,7 +55,7 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
         priors: Sequence[PriorLike] | None = None,
         architectures: Sequence[Architecture] | None = None,
         *,
-        activation: str = recipe.ACTIVATION,
+        activation: str | None = None,
         noise: Scale | Sequence[Scale] | None = None,
         predictive: Form = "mixture",
         method: Method | None = None,
@@ -104,7 +104,9 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
         parts = []
         for noise in noises:
             outputs = math.prod(self._shape) * (2 if noise == "heteroscedastic" else 1)
-            nets = factories(self._architectures(X), X.shape[1], outputs, self.activation)
+            nets = factories(
+                self._architectures(X), X.shape[1], outputs, self.activation or recipe.activation(noise)
+            )
             parts += [likelihoods.Normal(net, scale=noise) for net in nets]
         return self._train(X, targets, weights, parts)
 

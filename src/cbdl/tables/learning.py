@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from cbdl import nets, recipe
 from cbdl.bayes import likelihoods
+from cbdl.bayes.likelihoods import Scale
 from cbdl.bayes.priors import Prior
 from cbdl.engines import Engine
 from cbdl.evaluate.conformal import Conformity
@@ -187,14 +188,14 @@ def _likelihoods(settings: Settings, table: Learnable) -> list[likelihoods.Likel
     if table.task == "classification":
         return [likelihoods.Categorical(_net(inputs, outputs, hidden)) for hidden in hiddens]
     return [
-        likelihoods.Normal(_net(inputs, 2 if noise == "heteroscedastic" else 1, hidden), scale=noise)
+        likelihoods.Normal(_net(inputs, 2 if noise == "heteroscedastic" else 1, hidden, noise), scale=noise)
         for noise in recipe.NOISES
         for hidden in hiddens
     ]
 
 
-def _net(inputs: int, outputs: int, hidden: Sequence[int]) -> nets.Net:
-    return nets.mlp(inputs, outputs, hidden, recipe.ACTIVATION)
+def _net(inputs: int, outputs: int, hidden: Sequence[int], noise: Scale | None = None) -> nets.Net:
+    return nets.mlp(inputs, outputs, hidden, recipe.activation(noise))
 
 
 def _blocks(X: Floats, y: Labels) -> Iterator[tuple[Floats, Labels]]:

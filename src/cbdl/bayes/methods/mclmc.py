@@ -89,12 +89,17 @@ class MCLMC(Method):
         return float(self.rows(data) * (2 * self.steps - self.optimise))
 
     def brief(self) -> Method:
-        """With a third of the warm-up, and a fifth of the sampling."""
-        return replace(self, warmup=max(20, self.warmup // 3), thin=max(1, self.thin // 5))
+        """With three quarters of the optimisation, a fifth of the warm-up, and an eighth of the sampling."""
+        return replace(
+            self,
+            optimise=self.optimise * 3 // 4,
+            warmup=max(20, self.warmup // 5),
+            thin=max(1, self.thin // 8),
+        )
 
     def onward(self) -> Method:
-        """Without an optimisation, and with half of the warm-up."""
-        return replace(self, optimise=0, warmup=max(20, self.warmup // 2))
+        """Without an optimisation."""
+        return replace(self, optimise=0, warmup=max(20, self.warmup * 4 // 5))
 
     def rows(self, data: TrainingData) -> int:
         """Rows of one step on this data."""
