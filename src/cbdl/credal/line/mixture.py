@@ -132,6 +132,10 @@ class Extremes:
         rows = torch.arange(len(self), device=self.loc.device)
         return [rows[i : i + step] for i in range(0, len(self), step)]
 
+    def alone(self) -> Extremes:
+        """Every extreme of every set as a set of its own: (B m, 1, M)."""
+        return Extremes(*(t.flatten(0, 1).unsqueeze(1) for t in (self.loc, self.scale, self.weights)))
+
     def each(self) -> Mixtures:
         """The extremes of all sets as one batch of B m mixtures of M components."""
         return mixtures(self.loc.flatten(0, 1), self.scale.flatten(0, 1), self.weights.flatten(0, 1))
