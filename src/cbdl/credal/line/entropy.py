@@ -14,7 +14,7 @@ from cbdl.credal._border import Border, float64
 from cbdl.credal._optimum import Optimum
 from cbdl.credal.entropy import upper_entropy
 from cbdl.credal.line.intervals import complement, covered, union
-from cbdl.credal.line.levels import Profile, crossings, evaluate, make_grid, profile
+from cbdl.credal.line.levels import Profile, crossings, shape_of
 from cbdl.credal.line.mesh import Mesh, density, on_meshes
 from cbdl.credal.line.mixture import Extremes
 from cbdl.credal.line.regions import inside, region_probabilities
@@ -176,9 +176,7 @@ def entropy_bounds_on_line(sets: Extremes) -> tuple[Tensor, Tensor]:
     answer = sets.loc.new_empty(2, len(sets))
     for rows in sets.chunks(1 << 10):
         some = sets[rows]
-        mix = some.each()
-        grid = make_grid(mix)
-        shape = profile(mix, grid, evaluate(mix, grid))
+        shape = shape_of(some.each())
         for which in (0, 1):
             answer[which, rows] = _choquet(some, shape, upper=which == 1)
     return answer[0], answer[1]

@@ -12,14 +12,17 @@ import math
 import torch
 from torch import Tensor
 
-from cbdl.credal.line.levels import Crossings, Grid, crossings, evaluate, make_grid, profile
-from cbdl.credal.line.mixture import EPS, Mixtures, log_masses, masses
+from cbdl.credal.line.grids import Grid, sampled
+from cbdl.credal.line.levels import Crossings, Profile, crossings, profile
+from cbdl.credal.line.mixture import EPS, Mixtures, log_masses, piece_masses
+from cbdl.credal.line.quintic import mass, quintic
 
 _TINY = torch.finfo(torch.float64).tiny
 _DEEP = 1e-280
 """Below this a mass is computed by logarithms: it may be about to underflow."""
 _COARSE = math.log(1e-6)
 """The smallest log alpha that the coarse start can see."""
+_SKETCHES = 3
 CHUNK = 1 << 18
 """Components of the mixtures that are worked on at a time."""
 
@@ -53,10 +56,11 @@ def joined(parts: list[Crossings]) -> Crossings:
 
 
 def _hdr(mix: Mixtures, log_alpha: Tensor, slack: float) -> tuple[Tensor, Crossings]:
-    grid = make_grid(mix)
-    values = evaluate(mix, grid)
+    grid, values = sampled(mix)
     shape = profile(mix, grid, values)
-    level, low, high = _coarse_level(grid, values[0], shape.top, log_alpha), shape.top - math.inf, shape.top
+    top = shape.top
+    level, low, high = coarse_level(grid, values[0], top, log_alpha), top - math.inf, top
+    level = _sketched_level(shape, top, level, log_alpha)
     alpha = log_alpha.exp()
     rows = torch.arange(len(mix), device=level.device)
     done: list[Crossings] = []
@@ -108,7 +112,7 @@ def _kept(ends: Crossings, final: Tensor, rows: Tensor, shift: Tensor) -> Crossi
     return Crossings(rows[owner], ends.high[keep], ends.low[keep] + moved, ends.rising[keep], score)
 
 
-def _coarse_level(grid: Grid, logp: Tensor, top: Tensor, log_alpha: Tensor) -> Tensor:
+def coarse_level(grid: Grid, logp: Tensor, top: Tensor, log_alpha: Tensor) -> Tensor:
     """A level to start from: bisection with masses by the trapezoidal rule, then one step by linear cells."""
     count = grid.count
     column = torch.arange(int(count.max()), device=count.device)
@@ -138,6 +142,40 @@ def _coarse_level(grid: Grid, logp: Tensor, top: Tensor, log_alpha: Tensor) -> T
     start = level.to(torch.float64) + torch.where(torch.isfinite(step), step.clamp(-0.3, 0.3), 0.0)
     # Further out than can be seen here, the logarithm of the mass falls about as fast as the level.
     return top + start.clamp_max(-1e-6) + (log_alpha - seen)
+
+
+def _sketched_level(shape: Profile, top: Tensor, start: Tensor, log_alpha: Tensor) -> Tensor:
+    """A better level to start from: a few steps of Newton's method on polynomials between nodes."""
+    grid = shape.grid
+    left = (~grid.ends()).nonzero()[:, 0]
+    width = (grid.high[left + 1] - grid.high[left]) + (grid.low[left + 1] - grid.low[left])
+    inner = torch.isfinite(shape.logp[left]) & torch.isfinite(shape.logp[left + 1])
+    left, width = left[inner], width[inner]
+    owner = grid.owner[left]
+    scale = top.exp()
+    logp, slope, curve = shape.logp - top[grid.owner], shape.slope, shape.curve
+    ends = (logp[left], slope[left], curve[left]), (logp[left + 1], slope[left + 1], curve[left + 1])
+    cell = mass(width, *ends)
+    seen, level = log_alpha.clamp_min(_COARSE), start - top
+    for _ in range(_SKETCHES):
+        u = level[owner]
+        below, above = ends[0][0] < u, ends[1][0] >= u
+        outside = torch.zeros_like(level).index_add_(0, owner, torch.where(below & ~above, cell, 0.0))
+        cut = (below == above).nonzero()[:, 0]
+        a, b = ((x[0][cut], x[1][cut], x[2][cut]) for x in ends)
+        line = quintic(width[cut], a, b)
+        t = line.root(u[cut], torch.zeros_like(u[cut]), torch.ones_like(u[cut]))
+        _, first, second = line.at(t)
+        part = t * width[cut]
+        here = u[cut], first / width[cut], second / width[cut].square()
+        piece = torch.where(below[cut], mass(part, a, here), mass(width[cut] - part, here, b))
+        outside.index_add_(0, owner[cut], piece)
+        fall = (u[cut].exp() * width[cut] / first.abs().clamp_min(1e-6)).nan_to_num(0.0)
+        rate = torch.zeros_like(level).index_add_(0, owner[cut], fall)
+        miss = (outside * scale).clamp_min(_TINY).log() - seen
+        step = -miss * outside / rate.clamp_min(_TINY)
+        level = (level + torch.where(torch.isfinite(step), step.clamp(-0.5, 0.5), 0.0)).clamp_max(-1e-9)
+    return torch.where(log_alpha >= _COARSE, top + level, start)
 
 
 def log_outside(
@@ -201,7 +239,9 @@ def complement_pieces(
 def _mass(
     mix: Mixtures, owner: Tensor, low: tuple[Tensor, Tensor], high: tuple[Tensor, Tensor], log: bool = False
 ) -> Tensor:
-    return (log_masses if log else masses)(
+    if not log:
+        return piece_masses(mix.loc, mix.scale, mix.weight, owner, low, high)
+    return log_masses(
         mix.loc[owner],
         mix.scale[owner],
         mix.weight[owner],
