@@ -327,3 +327,19 @@ def test_bad_arguments_are_named() -> None:
         class_region(PAPER[None], 0.1, "smallest")
     with pytest.raises(ValueError, match=r"slack is 0\.95"):
         class_region(PAPER[None], 0.1, "union", slack=0.95)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.integers(32, 80), st.floats(0.01, 0.9))
+def test_of_many_classes_that_tie_those_of_the_lowest_index_belong(seed, classes, alpha):
+    rng = np.random.default_rng(seed)
+    p = rng.integers(0, 4, classes).astype(float) + (rng.random(classes) < 0.1)
+    p = p / p.sum() if p.sum() else np.full(classes, 1 / classes)
+    mask = credible_set(torch.tensor(p)[None], alpha)[0].numpy()
+    reached, expected = 0.0, np.zeros(classes, dtype=bool)
+    for k in sorted(range(classes), key=lambda k: (-p[k], k)):
+        if reached >= 1 - alpha - 1e-12:
+            break
+        expected[k] = True
+        reached += p[k]
+    assert np.array_equal(mask, expected)

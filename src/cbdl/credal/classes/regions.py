@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,6 +29,12 @@ from cbdl.credal.classes.cover import smallest_cover
 
 ROUNDING = 1e-12
 """A level that misses 1 - alpha by less is reached: 0.6 + 0.2 + 0.1 is 0.9. Use 1e-6 for float32 inputs."""
+
+
+_MANY = 32
+"""From so many classes on, sorting values alone pays."""
+_SORTED = 1 << 22
+"""Bytes of probabilities that are sorted at a time: the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +116,7 @@ def log_survival(P: Tensor) -> Tensor:
 
 def region_from_mask(P: Tensor, mask: Tensor, border: Border, gap: Tensor | None = None) -> ClassRegion:
     """The region `mask` (..., J) of the sets `P` (..., m, J), with the probabilities it attains."""
-    inside = (P * mask.unsqueeze(-2)).sum(-1)
+    inside = (P @ mask.to(P).unsqueeze(-1)).squeeze(-1)
     # A sum of probabilities may end an ulp above 1.
     return region_of(mask, inside.amin(-1).clamp(0, 1), inside.amax(-1).clamp(0, 1), border, gap)
 
@@ -194,6 +201,20 @@ def credible_set(p: Tensor, alpha: float, *, slack: float = 0.0, tolerance: floa
 
 
 def _credible_set(p: Tensor, target: float) -> Tensor:
+    """By values where the last one that belongs is not tied with one that does not: numpy sorts them much faster."""
+    if p.device.type != "cpu" or p.shape[-1] < _MANY:
+        return _ordered_set(p, target)
+    ordered = np.sort(p.numpy(), axis=-1)[..., ::-1]
+    # The class that makes the sum reach the target belongs: look at the sum before it.
+    last = (np.cumsum(ordered, axis=-1)[..., :-1] < target).sum(-1, keepdims=True)
+    mask = p >= torch.from_numpy(np.take_along_axis(ordered, last, -1))
+    tied = mask.sum(-1) != torch.from_numpy(last[..., 0] + 1)
+    if tied.any():
+        mask[tied] = _ordered_set(p[tied], target)
+    return mask
+
+
+def _ordered_set(p: Tensor, target: float) -> Tensor:
     ordered, order = p.sort(dim=-1, descending=True, stable=True)
     # The class that makes the sum reach the target belongs: look at the sum before it.
     keep = torch.ones_like(p, dtype=torch.bool)
@@ -209,7 +230,7 @@ def unproven(P: Tensor) -> Tensor:
 def _union(P: Tensor, target: float, tolerance: float) -> tuple[Tensor, Tensor]:
     """The classes that belong to the credible set of some extreme."""
     m, J = P.shape[-2:]
-    (mask,) = in_chunks(lambda p: (_credible_set(p, target).any(-2),), P, per_set=40 * m * J)
+    (mask,) = in_chunks(lambda p: (_credible_set(p, target).any(-2),), P, per_set=8 * m * J, memory=_SORTED)
     return mask, unproven(P)
 
 
