@@ -92,11 +92,12 @@ def log_box(lower: Tensor, upper: Tensor) -> Tensor:
     wide = high + torch.log(-torch.expm1((low - high).clamp(max=-1e-300)))
     width = (b - a).clamp(min=0)
     middle = torch.where(torch.isfinite(a) & torch.isfinite(b), (a + b) / 2, 0.0)
-    thin = width.log() - (middle.square() + LOG_2PI) / 2
-    thin = (
-        thin + ((middle.square() - 1) * torch.where(torch.isfinite(width), width, 0.0).square() / 24).log1p()
-    )
-    return torch.where(width * (1 + middle.abs()) < 1e-3, thin, torch.where(b > a, wide, -torch.inf))
+    answer = torch.where(b > a, wide, -torch.inf)
+    thin = width * (1 + middle.abs()) < 1e-3
+    if thin.any():
+        w, x = width[thin], middle[thin].square()
+        answer[thin] = w.log() - (x + LOG_2PI) / 2 + ((x - 1) * w.square() / 24).log1p()
+    return answer
 
 
 def first_of_each(loc: Tensor, scale: Tensor) -> Tensor:

@@ -57,15 +57,25 @@ def _uniform(d: int, samples: int, seed: int) -> Tensor:
 
 def normal_nodes(d: int, samples: int, seed: int, device: torch.device) -> Tensor:
     """(REPLICATES, n, d): standard Normal nodes."""
-    z: Tensor = torch.special.ndtri(_uniform(d, samples, seed))
-    return z.to(device)
+    return _normal(d, samples, seed).to(device)
 
 
 def ball_nodes(d: int, samples: int, seed: int, device: torch.device) -> Tensor:
     """(REPLICATES, n, d): uniform in the unit ball."""
+    return _ball(d, samples, seed).to(device)
+
+
+@lru_cache(maxsize=4)
+def _normal(d: int, samples: int, seed: int) -> Tensor:
+    z: Tensor = torch.special.ndtri(_uniform(d, samples, seed))
+    return z
+
+
+@lru_cache(maxsize=4)
+def _ball(d: int, samples: int, seed: int) -> Tensor:
     u = _uniform(d + 1, samples, seed)
     z: Tensor = torch.special.ndtri(u[..., :d])
-    return (z / z.square().sum(-1, keepdim=True).sqrt() * u[..., d:].pow(1 / d)).to(device)
+    return z / z.square().sum(-1, keepdim=True).sqrt() * u[..., d:].pow(1 / d)
 
 
 def squared_distances(z: Tensor, offset: Tensor, spread: Tensor, scale: Tensor) -> Tensor:
@@ -77,7 +87,7 @@ def squared_distances(z: Tensor, offset: Tensor, spread: Tensor, scale: Tensor) 
     ratio = spread[:, :, None] / scale[:, None]
     terms = torch.cat([2 * delta * ratio, ratio.square()], -1)
     powers = torch.cat([z, z.square()], -1)
-    return (terms @ powers.T + delta.square().sum(-1, keepdim=True)).clamp(min=0)
+    return (terms @ powers.T).add_(delta.square().sum(-1, keepdim=True)).clamp_(min=0)
 
 
 def own_distances(z: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
@@ -100,8 +110,8 @@ def disagreeing_first(loc: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
 def log_ratios(loc: Tensor, scale: Tensor, z: Tensor) -> Tensor:
     """(b, m, m N): log(p_k / r) at the nodes of all extremes, r their equal mixture; at most log m."""
     b, m, _ = loc.shape
-    log_p = -own_distances(z, loc, scale) / 2 - scale.log().sum(-1)[:, None, :, None]
-    log_p = log_p - log_p.logsumexp(2, keepdim=True) + math.log(m)
+    log_p = own_distances(z, loc, scale).mul_(-0.5).sub_(scale.log().sum(-1)[:, None, :, None])
+    log_p -= log_p.logsumexp(2, keepdim=True) - math.log(m)
     return log_p.transpose(1, 2).reshape(b, m, -1)
 
 
