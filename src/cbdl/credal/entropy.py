@@ -30,7 +30,7 @@ _SINGLE, _ROUGH, _INSIDE = 256, 1e-5, 1e-5
 _ASCENTS = 4
 """Cheap first-order steps before the Newton steps."""
 
-_CHUNK, _LARGE = 1 << 26, 1 << 28
+_CHUNK, _LARGE = 1 << 26, 1 << 27
 """Bytes of a chunk: small enough for the cache, large enough to hide the cost of a call; the latter if J is large."""
 
 
