@@ -32,10 +32,11 @@ test-portable: $(addprefix portable-,$(kinds))  ## the tests of numbers as other
 
 portable-%: $(VENV)/.dev
 	@echo "As another machine ($*): $($*)"
-	$($*) $(BIN)/python -m pytest -n 2 --dist loadfile -q -p no:cacheprovider $(NUMBERS)
+	TRIALS=0.2 $($*) $(BIN)/python -m pytest -n 2 --dist loadfile -q -p no:cacheprovider $(NUMBERS)
 
-test-slow: $(VENV)/.dev  ## statistical checks that take minutes
-	$(BIN)/python -m pytest -q -m slow --hypothesis-profile=explore
+test-slow: $(VENV)/.dev  ## statistical checks that take minutes, and properties with all their examples
+	$(BIN)/python -m pytest -q -m slow
+	OMP_NUM_THREADS=1 TRIALS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q --hypothesis-profile=explore tests/credal tests/evaluate
 
 lint: $(VENV)/.dev  ## ruff (lint and format) and mypy in strict mode
 	$(BIN)/ruff check src tests benchmarks docs

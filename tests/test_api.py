@@ -54,7 +54,16 @@ def test_engines_and_networks_are_in_the_reference():
 
 
 def test_importing_cbdl_imports_nothing_heavy():
-    heavy = ["matplotlib", "fastapi", "ray", "pandas", "scipy.stats", "scipy.optimize", "scipy.spatial"]
-    code = f"import sys, cbdl; cbdl.CBDL; print([m for m in {heavy} if m in sys.modules])"
+    heavy = [
+        "matplotlib",
+        "fastapi",
+        "ray",
+        "pandas",
+        "scipy.stats",
+        "scipy.optimize",
+        "scipy.spatial",
+        "sklearn",
+    ]
+    code = f"import sys, cbdl; cbdl.CBDL; cbdl.engines.Ray; print([m for m in {heavy} if m in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"

@@ -64,6 +64,11 @@ def test_the_parts_of_a_member_add_up_to_its_entropy() -> None:
     torch.testing.assert_close(split.noise, each, rtol=1e-5, atol=1e-6)
     whole = torch.special.entr(probs.mean(1)).sum(-1).T
     torch.testing.assert_close(split.noise + split.doubt, whole, rtol=1e-5, atol=1e-6)
+    for name in ("noise", "doubt"):
+        low, high = torch.aminmax(getattr(split, name), dim=-1)
+        assert (high > low).any()
+        assert torch.equal(getattr(split, f"{name}_lower"), low)
+        assert torch.equal(getattr(split, f"{name}_upper"), high)
     torch.testing.assert_close(split.disagreement, prediction.uncertainty().epistemic)
     in_bits = prediction.decomposition(base=2)
     torch.testing.assert_close(in_bits.doubt, split.doubt / math.log(2))

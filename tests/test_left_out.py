@@ -102,6 +102,19 @@ def test_left_out_rows_score_as_fresh_ones_do() -> None:
     assert ours.rows.tolist() == list(range(60))
 
 
+@pytest.mark.parametrize("folds", [0, 3])
+def test_scores_are_densities_in_the_units_of_the_outcomes(folds: int) -> None:
+    """Outcomes in thousandths: every density is a thousandth."""
+    X, y = rows(20)
+    short = cbdl.MeanField(epochs=3)
+    one, other = (
+        model(method=short, dtype=torch.float64).fit(X, unit * y, folds=folds).left_out()
+        for unit in (1.0, 1000.0)
+    )
+    assert one.way == ("folds" if folds else "weights")
+    torch.testing.assert_close(other.score, one.score - np.log(1000), rtol=0, atol=1e-8)
+
+
 def test_refuted_members_fall_and_it_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     X, y = rows(80)
     made = cbdl.CBDL(

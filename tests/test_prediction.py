@@ -187,3 +187,48 @@ def test_large_rates_of_counts_fit_into_memory(models):
     assert prediction.probs.shape[-1] < 1e7
     np.testing.assert_allclose(prediction.probs.sum(-1), 1, rtol=1e-6)
     assert np.isfinite(prediction.uncertainty().total).all()
+
+
+# --- chains as extremes --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sampled():
+    method = cbdl.MCLMC(chains=3, draws=6, thin=2, warmup=40, optimise=40)
+    categorical = cbdl.likelihoods.Categorical(cbdl.nets.mlp(1, 3, (6,)))
+    return model(categorical, np.arange(30) // 10, method=method, chains="extremes", dtype=torch.float64)
+
+
+def test_chains_that_are_extremes_average_to_their_members(sampled):
+    apart, together = sampled.predict(X, 100), sampled.predict(X, 100, chains="averaged")
+    assert (apart.num_extremes, together.num_extremes) == (9, 3)
+    assert [(m.k, m.chain) for m in apart.members] == [(k, c) for k in range(3) for c in range(3)]
+    fewer = prediction.averaged(apart)
+    assert [(m.k, m.chain) for m in fewer.members] == [(k, 0) for k in range(3)]
+    np.testing.assert_allclose(fewer.probs, together.probs, rtol=1e-12)  # sums of 18 terms in another order
+    np.testing.assert_allclose(fewer.decomposition().noise, together.decomposition().noise, rtol=1e-10)
+    assert np.isnan(fewer.floor).all()  # not known without the draws
+    assert prediction.averaged(together) is together
+
+
+def test_a_set_of_chains_holds_that_of_their_averages(sampled):
+    apart, together = sampled.predict(X, 100), sampled.predict(X, 100, chains="averaged")
+    for probs in np.moveaxis(together.probs, 1, 0):
+        assert apart.contains(probs).all()
+    wide, narrow = apart.uncertainty(), together.uncertainty()
+    assert (wide.aleatoric <= narrow.aleatoric + 1e-9).all()
+    assert (wide.total >= narrow.total - 1e-6).all()
+
+
+def test_what_chains_are_is_saved_and_can_be_said_anew(sampled, tmp_path):
+    sampled.save(tmp_path / "model")
+    loaded = cbdl.load(tmp_path / "model")
+    assert loaded.chains == "extremes"
+    np.testing.assert_allclose(loaded.predict(X, 5).probs, sampled.predict(X, 5).probs, rtol=1e-12)
+    with pytest.raises(ValueError, match="chains is 'some'; give"):
+        loaded.predict(X, chains="some")
+
+
+def test_where_there_are_no_chains_both_are_the_same(models):
+    line = models["line"]
+    assert np.array_equal(line.predict(X, chains="extremes").loc, line.predict(X).loc)

@@ -21,10 +21,8 @@ def test_the_commands_of_the_readme_run_in_order(tmp_path, monkeypatch):
     bin_ = Path(sys.executable).parent
     for command in COMMANDS:
         first, *words = shlex.split(command)
-        if (first, words[0]) in (
-            ("cbdl", "predict"),
-            ("cbdl", "evaluate"),
-        ):  # in this process: starts take long
+        # one `cbdl` of its own, as a person starts it; the others in this process: starts take long
+        if first == "cbdl" and words[0] != "info":
             code, out, err = called(*words)
         else:
             run = subprocess.run([bin_ / first, *words], capture_output=True, text=True, timeout=300)

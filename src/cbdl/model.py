@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,13 +18,13 @@ from cbdl.bayes.cohort import Member
 from cbdl.bayes.data import Data, TrainingData, as_input, prepare
 from cbdl.bayes.devices import check_device
 from cbdl.bayes.diagnostics import Diagnostics, diagnose
-from cbdl.bayes.learned import Learned, Part
+from cbdl.bayes.learned import Chains, Learned, Part, check_chains
 from cbdl.bayes.likelihoods import Likelihood, agree
 from cbdl.bayes.methods import MeanField, Method
 from cbdl.bayes.methods.protocol import check_method_argument
-from cbdl.bayes.plausible import Plausibility, check_cut, judge
+from cbdl.bayes.plausible import GridWarning, Plausibility, check_cut, judge
 from cbdl.bayes.predictive import averages, simulate
-from cbdl.bayes.priors import PriorLike
+from cbdl.bayes.priors import Normal, PriorLike
 from cbdl.bayes.train import Run
 from cbdl.credal import Array, CredalSet
 from cbdl.engines import Engine, Local, Task, tasks, train
@@ -42,7 +43,9 @@ class CBDL:
     Step 5: `predict(X).uncertainty()`. Step 6: `predict(X).region(alpha)`, or `predict(X).decide("maximin")`.
 
     `plausible` leaves out members that the data refute (`CBDL.plausible`): 0 keeps every one, as the paper does, 1 the
-    likeliest only. `standardize=False` uses inputs and targets as they are, so that priors mean what they say.
+    likeliest only. With `chains="extremes"` every chain of a method that has some (`MCLMC`, `HMC`) is an extreme of the
+    predictions, so that what chains that do not mix leave open is part of the set. `standardize=False` uses inputs and
+    targets as they are, so that priors mean what they say.
 
     >>> import numpy as np
     >>> import cbdl
@@ -65,6 +68,7 @@ class CBDL:
         method: Method | None = None,
         *,
         plausible: float = 0.0,
+        chains: Chains = "averaged",
         seed: int = 0,
         standardize: bool = True,
         trainable: str | Sequence[str] | None = None,
@@ -80,7 +84,8 @@ class CBDL:
         self.method: Method = MeanField() if method is None else method
         check_method_argument(self.method)
         check_cut(plausible)
-        self._cut = plausible
+        check_chains(chains)
+        self._cut, self.chains = plausible, chains
         self.seed, self.standardize = seed, standardize
         self.trainable = (
             (trainable,) if isinstance(trainable, str) else None if trainable is None else tuple(trainable)
@@ -190,7 +195,11 @@ class CBDL:
         member does" (`cbdl.bayes.plausible`). `plausibility` says who fell and why.
         """
         left = self.left_out()
-        verdict = judge(self.learned.members, left.score, left.counts, alpha, left.how)
+        normals = [prior.scale for prior in self.priors if isinstance(prior, Normal)]
+        scales = normals if len(normals) == len(self.priors) else None
+        verdict = judge(self.learned.members, left.score, left.counts, alpha, left.how, scales)
+        if verdict.edge:
+            warnings.warn(verdict.edge, GridWarning, stacklevel=2)
         if self.verbose:
             print(verdict, file=sys.stderr)
         self._plausibility = verdict
@@ -209,6 +218,7 @@ class CBDL:
         samples: int | Literal["auto"] = DRAWS,
         *,
         predictive: Form = "mixture",
+        chains: Chains | None = None,
         tolerance: float = 0.01,
         max_samples: int = 1280,
         max_memory: int | None = None,
@@ -218,9 +228,10 @@ class CBDL:
         Classes: probabilities averaged over draws. One real output: the mixture of the draws' Normals, or with
         `predictive="normal"` the Normal of the same moments, as in the paper. Several outputs: diagonal Normals.
         `samples="auto"` draws for each input until its `floor` is below `tolerance` (nats).
+        `chains`: None is the model's own choice; where chains are extremes, `samples` counts the draws of each.
         `.members` names the pairs; `.floor` is the epistemic uncertainty that Monte Carlo noise alone would show.
         """
-        x, learned = self._inputs(X), self.learned
+        x, learned = self._inputs(X), self._extremes(self.chains if chains is None else chains)
         numbers = predict(learned, x, samples, predictive, tolerance, max_samples, max_memory)
         return numbers.credal_set(learned.members, X.device if isinstance(X, Tensor) else None)
 
@@ -272,6 +283,8 @@ class CBDL:
             self.priors,
             self.likelihoods,
             self.method,
+            self._cut,
+            self.chains,
             self.seed,
             self.standardize,
             self.trainable,
@@ -348,6 +361,11 @@ class CBDL:
     def _tasks(self) -> list[Task]:
         return tasks(self.priors, self.likelihoods, seed=self.seed, trainable=self.trainable)
 
+    def _extremes(self, chains: Chains) -> Learned:
+        """What predicts: pairs, or their chains."""
+        check_chains(chains)
+        return self.learned if chains == "averaged" else self.learned.by_chain()
+
     def _inputs(self, X: Any) -> Tensor:
         learned = self.learned
         x = as_input(X, self.dtype).to(self.device)
@@ -376,6 +394,8 @@ def load(
         saved.priors,
         saved.likelihoods,
         saved.method,
+        plausible=saved.plausible,
+        chains=saved.chains,
         seed=saved.seed,
         standardize=saved.standardize,
         trainable=saved.trainable,

@@ -7,6 +7,7 @@ the epistemic uncertainty that identical members with independent draws would sh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -116,6 +117,25 @@ class Draws:
         """The origin of the sets at `index` of the batch."""
         known = None if self.known is None else self.known[index]
         return replace(self, draws=self.draws[index], noise=self.noise[index], known=known)
+
+
+def averaged(credal: CredalSet) -> CredalSet:
+    """A prediction for classes whose extremes are chains, with the chains of every member averaged."""
+    origin = credal.origin
+    if not isinstance(origin, Draws) or not isinstance(credal, CategoricalCredalSet):
+        return credal
+    count = 1 + max(m.chain for m in origin.members)
+    if count == 1:
+        return credal
+    whole = torch.as_tensor(credal.probs)
+    probs = whole.reshape(*whole.shape[:-2], -1, count, whole.shape[-1]).mean(-2)
+    noise = origin.noise.reshape(*origin.noise.shape[:-1], -1, count).mean(-1)
+    members = tuple(replace(m, chain=0) for m in origin.members[::count])
+    floor = torch.full_like(origin.draws, math.nan, dtype=torch.float64)
+    fewer = replace(origin, members=members, draws=origin.draws * count, noise=noise, known=floor)
+    return CategoricalCredalSet(probs if isinstance(credal.probs, Tensor) else probs.numpy()).with_origin(
+        fewer
+    )
 
 
 # --- from posteriors to numbers -----------------------------------------------------------------------------

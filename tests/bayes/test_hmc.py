@@ -53,7 +53,7 @@ def test_a_posterior_without_closed_form_agrees_with_quadrature() -> None:
     chosen = [priors.Laplace(0.0, 1.0), priors.StudentT(4.0, 0.0, 2.0), priors.ScaleMixture(2.0, 0.3)]
     net = lambda: nn.Linear(1, 1, bias=False)  # noqa: E731
     cohort = Cohort.of(chosen, likelihoods.Bernoulli(net), data)
-    posterior = HMC(warmup=150, draws=150, chains=4).fit(cohort, data, Run())
+    posterior = HMC(warmup=100, draws=100, chains=4).fit(cohort, data, Run())
     assert isinstance(posterior.record, HMCRecord)
     sign = (2 * y - 1).double()
     # Simpson's rule on either side of the kink at 0

@@ -160,3 +160,28 @@ def test_written_slopes_are_the_derivatives(event: tuple[int, ...], kind: str) -
     torch.testing.assert_close(found[1], by_out)
     if noise.numel():
         torch.testing.assert_close(found[2].sum((1, 2)), by_noise[0])
+
+
+@pytest.mark.parametrize("event", [(), (2,)])
+def test_with_patience_locations_learn_by_least_squares(event: tuple[int, ...]) -> None:
+    """Weighted by its variance, a row's pull on its location is its error, whatever scale it was given."""
+    likelihood = likelihoods.Normal(nothing, scale="heteroscedastic")
+    size = math.prod(event)
+    out, y = torch.randn(1, 1, 5, 2 * size, dtype=torch.float64), torch.randn(5, *event, dtype=torch.float64)
+    unit, noise = torch.ones((), dtype=torch.float64), torch.zeros(1, 0, dtype=torch.float64)
+    if event:
+        out[..., size:] = out[..., size:].mean(-1, keepdim=True)  # one scale for both coordinates
+    weight = likelihood.patience(out, y, noise, unit)
+    slope = likelihood.slope(out, y, noise, unit)
+    assert weight is not None
+    assert slope is not None
+    torch.testing.assert_close(weight.mean(-1), torch.ones(1, 1, dtype=torch.float64))
+    loc, scale = likelihood.split(out, noise, y.shape[1:], unit)
+    pull = (weight.unsqueeze(-1) * slope[1])[..., :size].reshape_as(loc)
+    torch.testing.assert_close(pull * scale.square().mean(), y - loc)
+
+
+def test_a_noise_that_does_not_vary_needs_no_patience() -> None:
+    likelihood = likelihoods.Normal(nothing, scale="learned")
+    out = torch.zeros(1, 1, 5, 1)
+    assert likelihood.patience(out, torch.zeros(5), torch.zeros(1, 1), torch.ones(())) is None

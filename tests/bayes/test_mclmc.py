@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,16 +13,21 @@ from conjugate import design, problem
 from scipy.integrate import solve_ivp
 from torch import Tensor, nn
 
+import cbdl
 from cbdl.bayes import likelihoods, priors
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.data import prepare
 from cbdl.bayes.diagnostics import CollapseWarning, diagnose
-from cbdl.bayes.methods._chains import ChainsPosterior
+from cbdl.bayes.methods import _chains, mclmc
+from cbdl.bayes.methods._chains import FAR, ChainsPosterior
 from cbdl.bayes.methods._microcanonical import Motion, move, turn
 from cbdl.bayes.methods.mclmc import MCLMC, MCLMCRecord
+from cbdl.bayes.methods.protocol import Method, Posterior
 from cbdl.bayes.mixing import mixing
+from cbdl.bayes.rows import Data, TrainingData
 from cbdl.bayes.train import Run
-from cbdl.engines import Local, Processes, tasks, train
+from cbdl.engines import Local, Task, local, tasks, train
+from cbdl.engines.split import bring, together
 
 
 def unit(*shape: int, seed: int = 0) -> Tensor:
@@ -120,9 +126,9 @@ def test_the_noise_is_sampled_with_the_rest() -> None:
 
 def test_with_minibatches_the_mean_stays_and_the_spread_is_of_the_right_size() -> None:
     """The noise of minibatches is not corrected: deviations within a third of the truth are what is promised."""
-    cohort, data, truth = problem(2000)
+    cohort, data, truth = problem(1000)
     posterior = MCLMC(
-        chains=30, draws=10, thin=30, warmup=700, optimise=200, batch_size=250, double=True
+        chains=20, draws=10, thin=25, warmup=500, optimise=200, batch_size=250, double=True
     ).fit(cohort, data, Run())
     points = posterior.points.flatten(1, 2)
     sd = truth.covariance.diagonal(dim1=1, dim2=2).sqrt()
@@ -146,20 +152,71 @@ def test_any_few_draws_come_from_all_chains_and_bring_their_noise() -> None:
     assert torch.equal(noise, posterior.noise_points.flatten(1, 2).take_along_dim(place.unsqueeze(-1), 1))
     assert all(len(set((own // 4).tolist())) == 3 for own in place[:, :3])
     assert all(sorted(own.tolist()) == list(range(12)) for own in place[:, :12])
+    # a part of the draws, as a prediction in parts takes them
+    assert torch.equal(posterior.sample(5, seed=4, start=7), theta[:, 7:12])
+    assert torch.equal(posterior.noises(5, seed=4, start=7), noise[:, 7:12])
 
 
-def test_chains_that_are_trained_apart_make_the_same_posterior_on_every_engine() -> None:
+def test_chains_that_are_put_together_keep_their_places_and_their_noise() -> None:
+    cohort, data, _ = problem(scale="learned")
+    apart = MCLMC(chains=1, draws=4, thin=1, warmup=20, optimise=0, double=True).fit(
+        cohort.only([0, 0, 1, 1]), data, Run()
+    )
+    # members of the same pair have the same stream here: tell them apart
+    mark = torch.arange(4.0, dtype=torch.float64).view(4, 1, 1, 1)
+    apart = replace(apart, points=apart.points + mark, noise_points=apart.noise_points + mark)
+    gathered = apart.gather([[0, 1], [2, 3]])
+    assert torch.equal(gathered.points, apart.points[:, 0].unflatten(0, (2, 2)))
+    assert torch.equal(gathered.noise_points, apart.noise_points[:, 0].unflatten(0, (2, 2)))
+
+
+class Apart:
+    """An engine that trains every chain alone, one after the other, as workers would."""
+
+    def train(
+        self, todo: Sequence[Task], data: TrainingData, method: Method, run: Run, **_: object
+    ) -> list[tuple[Cohort, Posterior]]:
+        (task,) = todo
+        pieces = local.fit([replace(task, members=(m,)) for m in task.members], data, method, run)
+        cohort = task.cohort(data)
+        return [(cohort, together(method, cohort, [bring(posterior) for _, posterior in pieces]))]
+
+
+def work() -> tuple[list[Task], TrainingData]:
     source = torch.Generator().manual_seed(0)
     x = torch.randn(30, 2, generator=source, dtype=torch.float64)
     data = prepare(x, x.sum(1), space="real", dtype=torch.float64)
-    todo = tasks([priors.Normal(), priors.Normal(0, 3)], [likelihoods.Normal(tiny)], seed=5)
-    parts = [train(engine, todo, data, short(), Run())[0][0] for engine in (Local(), Processes(2))]
+    return tasks([priors.Normal(), priors.Normal(0, 3)], [likelihoods.Normal(tiny)], seed=5), data
+
+
+def test_chains_that_are_trained_apart_make_the_same_posterior(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_chains, "FAR", math.inf)  # so short a run leaves some far behind
+    todo, data = work()
+    parts = [train(engine, todo, data, short(), Run())[0][0] for engine in (Local(), Apart())]
     one, other = (part.posterior for part in parts)
     assert isinstance(one, ChainsPosterior)
     assert one.points.shape == (2, 3, 4, 4 * 3 + 5)
     torch.testing.assert_close(one.points, other.state()["points"], rtol=0, atol=1e-7)
     assert parts[0].cohort.members == todo[0].members
     assert not torch.equal(one.points[:, 0], one.points[:, 1])
+
+
+@pytest.mark.parametrize("folds", [0, 2])
+def test_a_member_is_made_of_its_own_chains(folds: int) -> None:
+    """In company as alone; with folds beside them too."""
+    (task,), data = work()
+    assert isinstance(data, Data)
+    data = data.in_folds(folds, seed=0) if folds else data
+    (whole,), without = train(Local(), [task], data, short(), Run(), folds=folds)
+    for i, member in enumerate(task.members):
+        (own,), rest = train(Local(), [replace(task, members=(member,))], data, short(), Run(), folds=folds)
+        one, other = whole.posterior.chains()[0][i], own.posterior.chains()[0][0]
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-7)
+        for part, alone in zip(without, rest, strict=True):
+            places = [j for j, m in enumerate(part.cohort.members) if m.k == member.k]
+            assert [part.cohort.members[j] for j in places] == list(alone.cohort.members)
+            one, other = part.posterior.chains()[0][places], alone.posterior.chains()[0]
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-7)
 
 
 def tiny() -> nn.Module:
@@ -180,6 +237,54 @@ def test_a_chain_that_failed_gives_way_to_one_that_did_not() -> None:
     assert gathered.record.lost.tolist() == [1, 2]
     assert gathered.record.failures == {1: "burnt"}
     assert gathered.record.step_size.shape == (2, 2)
+
+
+def test_a_chain_that_is_far_behind_gives_way_and_is_counted() -> None:
+    cohort, data, _ = problem()
+    apart = cohort.only([0, 0, 0, 1, 1, 1])
+    posterior = MCLMC(chains=1, draws=4, thin=1, warmup=20, optimise=0, double=True).fit(apart, data, Run())
+    record = posterior.record
+    assert isinstance(record, MCLMCRecord)
+    assert record.nll.shape == (6, 1)
+    record.nll.copy_(torch.tensor([0.3, 0.1, 0.11 + FAR, 0.5 + FAR, 0.5, 9.0]).unsqueeze(1))
+    gathered = posterior.gather([[0, 1, 2], [3, 4, 5]])
+    for member, places in enumerate([(0, 1, 0), (3, 4, 3)]):
+        for chain, place in enumerate(places):
+            torch.testing.assert_close(gathered.points[member, chain], posterior.points[place, 0])
+    assert isinstance(gathered.record, MCLMCRecord)
+    assert gathered.record.lost.tolist() == [1, 1]
+    assert gathered.record.failures == {}
+
+
+def test_the_fit_of_a_chain_is_the_mean_over_its_steps() -> None:
+    """With every step kept, it is what the draws say."""
+    cohort, data, _ = problem()
+    posterior = MCLMC(chains=2, draws=9, thin=1, warmup=20, optimise=0, double=True).fit(cohort, data, Run())
+    assert isinstance(posterior.record, MCLMCRecord)
+    points, noises = posterior.chains()
+    for chain in range(2):
+        nll = cohort.mean_nll(points[:, chain], noises[:, chain], posterior.buffers, data)
+        torch.testing.assert_close(posterior.record.nll[:, chain], nll.mean(1))
+
+
+def test_noise_that_varies_is_not_what_is_not_learned_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without patience steep parts are taken for noise, which makes them count little: they are never learned."""
+    x = torch.linspace(-2, 2, 100, dtype=torch.float64).unsqueeze(1)
+    y = torch.sin(3 * x[:, 0])
+    data = prepare(x, y, space="real")
+    made = likelihoods.Normal(cbdl.nets.mlp(1, 2, (16, 16), "silu"), scale="heteroscedastic")
+
+    def error(patient: float) -> float:
+        monkeypatch.setattr(mclmc, "PATIENT", patient)
+        cohort = Cohort.of([priors.Normal(0, 4, fan_in=True)], made, data, seed=0)
+        settings = MCLMC(chains=4, optimise=600, warmup=20, draws=1, thin=1)
+        posterior = settings.fit(cohort, data, Run())
+        points, noises = posterior.chains()
+        told = cohort.describe(points[:, :, 0], noises[:, :, 0], posterior.buffers, data.x, data.targets)
+        return float((told["loc"].mean(1) - y).square().mean().sqrt())
+
+    with_patience, without = error(0.5), error(0.0)
+    assert with_patience < 0.5 * without
 
 
 def test_the_type_of_the_samples_does_not_show() -> None:

@@ -214,10 +214,10 @@ def test_renyi_and_chi_squared_cover_more_than_kl_when_the_posterior_is_correlat
     for divergence in (KL(), Renyi(0.2), ChiSquared()):
         cohort = Cohort.of(PRIORS[:1], linear(3), made)
         method = MeanField(
-            epochs=500 if isinstance(divergence, KL) else 1200,
+            epochs=400 if isinstance(divergence, KL) else 1200,
             batch_size=1000,
             lr=0.03,
-            draws=256,
+            draws=128,
             antithetic=True,
             divergence=divergence,
             initial_scale=0.1,

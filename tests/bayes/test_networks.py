@@ -196,7 +196,7 @@ def test_mean_field_trains_it(name: str) -> None:
         likelihoods.Categorical(factory) if name != "tied" else likelihoods.Normal(factory),
         made,
     )
-    posterior = MeanField(epochs=150, lr=0.02, temperature=1e-4).fit(cohort, made, Run())
+    posterior = MeanField(epochs=75, lr=0.04, temperature=1e-4).fit(cohort, made, Run())
     assert posterior.record is not None
     assert (posterior.record.loss[-1] < 0.35).all()
 

@@ -15,6 +15,7 @@ from cbdl.bayes import likelihoods, plateau, priors
 from cbdl.bayes.checkpoint import Checkpoint
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.data import prepare
+from cbdl.bayes.methods import _modes
 from cbdl.bayes.methods.ensemble import Ensemble
 from cbdl.bayes.methods.mean_field import MeanField
 from cbdl.bayes.plan import LEARNING_RATE, Plan
@@ -126,12 +127,14 @@ def test_with_validation_data_their_best_state_counts() -> None:
 def test_stopped_and_resumed_gives_the_same_bits(
     method: MeanField | Ensemble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plateau, "LEAST", 12)
+    for name, value in {"LEAST": 6, "LATER": 6, "GAIN": 0.3}.items():
+        monkeypatch.setattr(plateau, name, value)
+    monkeypatch.setattr(_modes, "FIRST", 100)
     cohort, data, _ = problem(scale="learned")
     whole = method.fit(cohort, data, Run())
     left = iter(range(10_000))
     # at a lower rate, and after the first count of what determines the noise
-    run = Run(checkpoint=Checkpoint(tmp_path / "run"), stop=lambda: next(left) >= 713)
+    run = Run(checkpoint=Checkpoint(tmp_path / "run"), stop=lambda: next(left) >= 413)
     with pytest.raises(Interrupted):
         method.fit(cohort, data, run)
     resumed = method.fit(cohort, data, Run(checkpoint=Checkpoint(tmp_path / "run")))

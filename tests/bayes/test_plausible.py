@@ -109,3 +109,21 @@ def test_a_score_that_is_no_number_is_refuted() -> None:
 def test_a_cut_is_a_share(alpha: float) -> None:
     with pytest.raises(ValueError, match="plausible is"):
         judge(members(1), torch.zeros(3, 1), torch.ones(3), alpha)
+
+
+@pytest.mark.parametrize(
+    ("behind", "scales", "word"),
+    [
+        ([0.0, 1.0, 2.0], (1.0, 2.0, 4.0), "narrower"),
+        ([2.0, 1.0, 0.0], (1.0, 2.0, 4.0), "wider"),
+        ([0.0, 1.0, 2.0], (4.0, 2.0, 1.0), "wider"),
+        ([1.0, 0.0, 2.0], (1.0, 2.0, 4.0), ""),  # inside
+        ([0.0, 0.001, 2.0], (1.0, 2.0, 4.0), ""),  # the next one is as good
+        ([0.0, 2.0], (1.0, 2.0), ""),  # two are no grid
+    ],
+)
+def test_a_grid_that_ends_too_soon_is_told(behind: list[float], scales: tuple[float, ...], word: str) -> None:
+    ones = torch.ones(400, dtype=torch.float64)
+    judged = judge(members(len(scales)), score(0, 400, behind), ones, 0.01, scales=scales)
+    assert (word in judged.edge) if word else judged.edge == ""
+    assert judged.edge in str(judged)

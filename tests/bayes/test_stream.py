@@ -208,9 +208,9 @@ def test_inputs_of_a_dataset_come_in_its_order() -> None:
     assert torch.equal(as_input(Rows(), torch.float32), X)
 
 
-def test_streams_travel_to_worker_processes() -> None:
+def test_streams_and_instances_travel_to_worker_processes() -> None:
     data = prepare(Augmented(), space="real", stream=True)
-    todo = tasks(PRIORS, [likelihoods.Normal(net)])
+    todo = tasks(PRIORS, [likelihoods.Normal(net())])
     method = MeanField(epochs=2, batch_size=16)
     ((_, there),) = Processes(1).train(todo, data, method, Run())
     here = method.fit(todo[0].cohort(data), data, Run())

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import log_softmax, softmax
@@ -18,6 +18,7 @@ from cbdl.constructions import (
     trimmed,
     wrapper,
 )
+from trials import trials
 
 # --- wrapper -----------------------------------------------------------------------------------------------
 
@@ -175,7 +176,7 @@ def test_shares_that_make_no_sense_are_refused(bad):
 # --- decalibration -----------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None)
+@trials(25)
 @given(st.integers(0, 10_000), st.integers(2, 5), st.floats(0.3, 0.99))
 def test_shifts_are_the_roots_of_the_relative_likelihood(seed, J, alpha):
     rng = np.random.default_rng(seed)

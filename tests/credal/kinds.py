@@ -87,11 +87,11 @@ class BernoulliCredalSet(CredalSet):
         q = p._heads[..., 0] if isinstance(p, BernoulliCredalSet) else float64(p, "p")
         return self._border.out((q >= self._heads.amin(-1)) & (q <= self._heads.amax(-1)))
 
-    def distance(
-        self, p: Any, kind: str = "tv", *, order: float | None = None, certificate: bool = False
-    ) -> Any:
+    def _distance(self, p: Any, kind: str, order: float | None, cost: Any) -> Optimum:
         q = p._heads[..., 0] if isinstance(p, BernoulliCredalSet) else float64(p, "p")
-        return self._border.out((torch.clamp(q, self._heads.amin(-1), self._heads.amax(-1)) - q).abs())
+        near = torch.clamp(q, self._heads.amin(-1), self._heads.amax(-1))
+        weights = torch.zeros_like(self._heads)
+        return Optimum((near - q).abs(), torch.zeros_like(near), weights, torch.zeros_like(near))
 
     def entropy_bounds(self, base: Any = None) -> Any:
         low, high = self._both().amin(-2), self._both().amax(-2)

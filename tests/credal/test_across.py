@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import linalg, optimize
 
 from cbdl.credal import across
 from cbdl.credal.across import embedding_distance, projection_distance, set_distance
+from trials import trials
 
 KINDS = ("w2", "kl", "reverse-kl", "hellinger")
 
@@ -58,7 +59,7 @@ def test_projection_is_the_minimum_over_the_stiefel_manifold(kind, m, n):
     assert ours == pytest.approx(theirs, abs=2e-3)
 
 
-@settings(max_examples=40, deadline=None)
+@trials(40)
 @given(
     m=st.integers(1, 5), extra=st.integers(0, 5), seed=st.integers(0, 10**6), kind=st.sampled_from(KINDS),
     swap=st.booleans(),
@@ -89,7 +90,7 @@ def test_embedding_and_projection_agree_and_are_attained(m, extra, seed, kind, s
     assert float(up.value) == pytest.approx(between, abs=1e-6)
 
 
-@settings(max_examples=30, deadline=None)
+@trials(30)
 @given(m=st.integers(1, 4), n=st.integers(1, 4), seed=st.integers(0, 10**6), kind=st.sampled_from(KINDS))
 def test_a_set_is_at_most_as_far_as_any_of_its_elements(m, n, seed, kind):
     """Lemmas "dist_lemma2" (m <= n) and "dist_lemma3" (m >= n)."""

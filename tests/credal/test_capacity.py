@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 from scipy.spatial import HalfspaceIntersection
@@ -19,6 +19,7 @@ from cbdl.credal.capacity import (
     upper_posterior,
     upper_posterior_bound,
 )
+from trials import trials
 
 # Pairs (0, 1) and (2, 3) of unknown weight, fair inside: the envelope of two measures that is not convex.
 TWO_PAIRS = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5]])
@@ -107,7 +108,7 @@ def test_moebius_is_the_alternating_sum_over_subsets() -> None:
         assert masses[a] == pytest.approx(expected, abs=1e-14)
 
 
-@settings(max_examples=30, deadline=None)
+@trials(30)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 7))
 def test_moebius_and_its_inverse(seed: int, m: int, n: int) -> None:
     v = Capacity.lower_envelope(extremes(seed, m, n))
@@ -116,7 +117,7 @@ def test_moebius_and_its_inverse(seed: int, m: int, n: int) -> None:
     assert v.is_monotone()
 
 
-@settings(max_examples=30, deadline=None)
+@trials(30)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 4))
 def test_convexity_by_pairs_equals_convexity_by_all_events(seed: int, m: int, n: int) -> None:
     v = Capacity.lower_envelope(np.random.default_rng(seed).multinomial(4, np.full(n, 1 / n), size=m) / 4)
@@ -165,7 +166,7 @@ def test_intervals_give_the_natural_extension() -> None:
 # --- the Choquet integral ---------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@trials(40)
 @given(st.integers(0, 10**6), st.integers(1, 5), st.booleans())
 def test_choquet_equals_the_two_riemann_integrals_of_the_definition(seed: int, n: int, ties: bool) -> None:
     rng = np.random.default_rng(seed)
@@ -184,7 +185,7 @@ def test_choquet_of_an_additive_capacity_is_the_expectation() -> None:
     np.testing.assert_allclose(Capacity.lower_envelope(p).choquet(f), f @ p[0], atol=1e-14)
 
 
-@settings(max_examples=15, deadline=None)
+@trials(15)
 @given(st.integers(0, 10**6), st.integers(2, 5))
 def test_choquet_is_the_extreme_expectation_of_the_core_if_convex_and_a_bound_otherwise(
     seed: int, n: int
@@ -208,7 +209,7 @@ def test_choquet_is_the_extreme_expectation_of_the_core_if_convex_and_a_bound_ot
 # --- the core ---------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=15, deadline=None)
+@trials(15)
 @given(st.integers(0, 10**6), st.integers(2, 4), st.integers(1, 4))
 def test_core_extremes_are_the_basic_solutions(seed: int, n: int, m: int) -> None:
     rng = np.random.default_rng(seed)
@@ -238,7 +239,7 @@ def test_core_extremes_of_five_outcomes_equal_qhull() -> None:
     assert as_set(v.core_extremes()) == as_set(corners)
 
 
-@settings(max_examples=15, deadline=None)
+@trials(15)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 5))
 def test_theorem_walley_core(seed: int, m: int, n: int) -> None:
     P = extremes(seed, m, n)
@@ -328,7 +329,7 @@ def test_a_single_prior_and_likelihood_give_bayes_theorem() -> None:
         assert upper_posterior(prior, L, event) == pytest.approx(posterior[event].sum(), abs=1e-12)
 
 
-@settings(max_examples=10, deadline=None)
+@trials(10)
 @given(st.integers(0, 10**6), st.integers(2, 4), st.integers(1, 3))
 def test_theorem_main1_inequality(seed: int, n: int, S: int) -> None:
     rng = np.random.default_rng(seed)
@@ -340,7 +341,7 @@ def test_theorem_main1_inequality(seed: int, n: int, S: int) -> None:
             assert upper_posterior(prior, L, event, interval=True) <= bound + 1e-9
 
 
-@settings(max_examples=12, deadline=None)
+@trials(12)
 @given(st.integers(0, 10**6), st.integers(2, 4), st.integers(1, 3))
 def test_theorem_main1_equality_for_a_concave_prior(seed: int, n: int, S: int) -> None:
     prior = concave_prior(seed, n)
@@ -374,7 +375,7 @@ def test_equality_also_needs_likelihoods_that_can_be_combined_pointwise() -> Non
     assert upper_posterior(prior, L, 0, interval=True) == pytest.approx(2 / 3)
 
 
-@settings(max_examples=40, deadline=None)
+@trials(40)
 @given(st.integers(0, 10**6), st.integers(2, 5), st.integers(1, 3))
 def test_lemma_ccv_the_posterior_of_a_concave_prior_is_concave(seed: int, n: int, S: int) -> None:
     prior = concave_prior(seed, n)

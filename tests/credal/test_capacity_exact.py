@@ -8,10 +8,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cbdl.credal.capacity import Capacity, exact, generalised_bayes, upper_posterior, upper_posterior_bound
+from trials import trials
 
 EPS = np.finfo(np.float64).eps
 CLOSE = 200 * EPS
@@ -72,7 +73,7 @@ def test_an_impossible_outcome_with_the_largest_likelihood() -> None:
     assert generalised_bayes(prior, L)([1]) == pytest.approx(1 / 21, rel=CLOSE)
 
 
-@settings(max_examples=25, deadline=None)
+@trials(25)
 @given(st.integers(0, 10**6), st.integers(2, 9), st.sampled_from([0.0, 1e-12, 1e-30, 1e-200]))
 def test_one_prior_has_the_posterior_of_bayes_at_any_scale(seed: int, n: int, rare: float) -> None:
     rng = np.random.default_rng(seed)
@@ -90,7 +91,7 @@ def test_one_prior_has_the_posterior_of_bayes_at_any_scale(seed: int, n: int, ra
                 assert function(prior, scale * L, event) == pytest.approx(expected, rel=CLOSE, abs=0)
 
 
-@settings(max_examples=25, deadline=None)
+@trials(25)
 @given(st.integers(0, 10**6), st.integers(3, 8), st.integers(1, 3))
 def test_a_belief_function_has_the_best_posterior_of_its_allocations(seed: int, n: int, S: int) -> None:
     rng = np.random.default_rng(seed)
@@ -180,7 +181,7 @@ def test_a_prior_whose_rare_part_is_not_convex(weight: float) -> None:
     assert upper_posterior(prior, L, [0, 2]) == pytest.approx(1.5 / (4 - weight), rel=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@trials(40)
 @given(st.integers(0, 10**6), st.integers(1, 6), st.booleans())
 def test_expectations_stay_in_the_range_of_the_gamble(seed: int, n: int, upper: bool) -> None:
     rng = np.random.default_rng(seed)

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 
 from cbdl.credal.classes.categorical import CategoricalCredalSet
+from trials import trials
 
 TABLE = np.array([[0.7, 0.25, 0.03, 0.01, 0.01], [0.6, 0.2, 0.1, 0.05, 0.05], [0.5, 0.3, 0.15, 0.025, 0.025]])
 
@@ -60,7 +61,7 @@ def test_the_papers_table():
 # --- envelopes -------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=20, deadline=None)
+@trials(20)
 @given(P=probabilities, seed=st.integers(0, 1000))
 def test_extrema_gen_lem_the_envelope_of_the_extremes_is_that_of_the_hull(P, seed):
     cs = CategoricalCredalSet(P)
@@ -75,7 +76,7 @@ def test_extrema_gen_lem_the_envelope_of_the_extremes_is_that_of_the_hull(P, see
         assert cs.lower_probability(A) == pytest.approx(best.fun, abs=1e-7)
 
 
-@settings(max_examples=40, deadline=None)
+@trials(40)
 @given(P=probabilities)
 def test_upper_probability_is_conjugate_to_lower(P):
     cs = CategoricalCredalSet(P)
@@ -143,7 +144,7 @@ def test_a_region_of_the_set_is_an_event_of_the_set():
     assert (cs.lower_probability(region) >= 0.8 - 1e-12).all()
 
 
-@settings(max_examples=30, deadline=None)
+@trials(30)
 @given(P=probabilities, seed=st.integers(0, 1000))
 def test_expectations_are_enclosed_and_attained(P, seed):
     rng = np.random.default_rng(seed)
@@ -210,7 +211,7 @@ def test_one_distribution_has_no_epistemic_uncertainty():
     assert (u.gap == 0).all()
 
 
-@settings(max_examples=40, deadline=None)
+@trials(40)
 @given(P=probabilities)
 def test_epistemic_uncertainty_lies_in_the_papers_bracket(P):
     cs = CategoricalCredalSet(P)
@@ -310,7 +311,7 @@ def test_extremes_and_reduce():
     assert CategoricalCredalSet(full).reduce().batch_shape == ()
 
 
-@settings(max_examples=15, deadline=None)
+@trials(15)
 @given(P=probabilities, seed=st.integers(0, 1000))
 def test_the_hull_contains_its_mixtures_and_reduction_keeps_it(P, seed):
     cs = CategoricalCredalSet(P)

@@ -5,13 +5,14 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from cbdl.credal._border import border_of
 from cbdl.credal.classes import cover
 from cbdl.credal.classes.regions import class_region, credible_set, region, region_from_mask
+from trials import trials
 
 METHODS = ("union", "lower-density", "minimal")
 NUMPY = border_of(np.zeros(1))
@@ -210,7 +211,7 @@ sets = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@trials(60)
 @given(sets, st.floats(0.01, 0.99))
 def test_all_regions_cover_and_minimal_is_the_smallest(P: torch.Tensor, alpha: float) -> None:
     regions = {method: region(P, alpha, method, border=NUMPY) for method in METHODS}
@@ -223,7 +224,7 @@ def test_all_regions_cover_and_minimal_is_the_smallest(P: torch.Tensor, alpha: f
     assert (regions["minimal"].gap == 0).all()
 
 
-@settings(max_examples=40, deadline=None)
+@trials(40)
 @given(sets, st.floats(0.01, 0.98), st.floats(0.0, 1.0))
 def test_a_higher_level_needs_no_fewer_classes(P: torch.Tensor, alpha: float, t: float) -> None:
     larger = alpha + t * (0.99 - alpha)

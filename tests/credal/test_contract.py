@@ -9,6 +9,7 @@ import pytest
 import torch
 from kinds import KINDS, BernoulliCredalSet
 
+import cbdl
 from cbdl.credal import CredalSet
 from cbdl.credal.base import Uncertainty
 
@@ -285,3 +286,13 @@ def test_a_newcomer_who_forgets_a_primitive_is_told():
     Forgetful.__abstractmethods__ = frozenset({"_means"})
     with pytest.raises(TypeError, match="_means"):
         Forgetful([0.5])
+
+
+@pytest.mark.parametrize("space", ["line", "plane"])
+def test_a_cost_is_refused_where_outcomes_are_no_classes(space):
+    one = np.ones((2, 2))
+    sets = (
+        cbdl.NormalCredalSet(0 * one, one) if space == "line" else cbdl.DiagonalNormalCredalSet(0 * one, one)
+    )
+    with pytest.raises(ValueError, match="cost is for Wasserstein distances between classes"):
+        sets.distance(sets.point(), "w2", cost="index")

@@ -5,13 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from cbdl.credal._optimum import Optimum
 from cbdl.credal.decide import choose, decide
 from cbdl.credal.solvers.linprog import matrix_game
+from trials import trials
 
 RULES = ("maximin", "gamma-maximin", "gamma-maximax", "maximality", "e-admissible", "interval-dominance")
 
@@ -98,7 +99,7 @@ def test_maximality_equals_brute_force() -> None:
             assert kept[a] == (not any((x[b] > x[a]).all() for b in range(7)))
 
 
-@settings(max_examples=40, deadline=None)
+@trials(40)
 @given(st.integers(0, 10**6), st.integers(1, 6), st.integers(1, 5), st.booleans())
 def test_known_inclusions(seed: int, A: int, m: int, whole: bool) -> None:
     e = utilities(seed, 4, A, m, whole)
@@ -114,14 +115,14 @@ def test_known_inclusions(seed: int, A: int, m: int, whole: bool) -> None:
     assert torch.equal(kept["maximin"], kept["gamma-maximin"])
 
 
-@settings(max_examples=30, deadline=None)
+@trials(30)
 @given(st.integers(0, 10**6), st.integers(1, 6), st.booleans())
 def test_with_two_actions_maximal_is_e_admissible(seed: int, m: int, whole: bool) -> None:
     e = utilities(seed, 6, 2, m, whole)
     assert torch.equal(decide(e, "maximality"), decide(e, "e-admissible"))
 
 
-@settings(max_examples=30, deadline=None)
+@trials(30)
 @given(st.integers(0, 10**6), st.sampled_from([1e-8, 1.0, 1e8]), st.floats(-1, 1))
 def test_unit_and_origin_of_utility_do_not_matter(seed: int, scale: float, shift: float) -> None:
     e = utilities(seed, 4, 5, 3)
@@ -179,7 +180,7 @@ def test_choose_is_uniform_among_the_kept_and_reproducible() -> None:
     assert ((counts[[1, 3, 4]] - 10_000).abs() < 5 * (30_000 * 2 / 9) ** 0.5).all()
 
 
-@settings(max_examples=30, deadline=None)
+@trials(30)
 @given(st.integers(0, 10**6))
 def test_a_choice_does_not_depend_on_the_masks_of_other_sets(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)

@@ -8,7 +8,7 @@ import numpy as np
 import ot
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.spatial.distance import jensenshannon
@@ -16,6 +16,7 @@ from scipy.stats import entropy
 from torch import Tensor
 
 from cbdl.credal.classes.distance import distance, kinds
+from trials import trials
 
 SMOOTH = ["kl", "reverse-kl", "hellinger", "chi2", "reverse-chi2", "jensen-shannon", "renyi"]
 
@@ -100,7 +101,7 @@ def test_value_is_the_distance_at_the_weights(kind: str) -> None:
     st.sampled_from(kinds()),
     st.sampled_from([1, 0.2]),
 )
-@settings(max_examples=60, deadline=None)
+@trials(60)
 def test_no_mixture_is_nearer_than_the_set(
     seed: int, m: int, J: int, kind: str, concentration: float
 ) -> None:
@@ -115,7 +116,7 @@ def test_no_mixture_is_nearer_than_the_set(
 
 
 @given(st.integers(0, 10**6), st.integers(1, 8), st.integers(1, 8), st.sampled_from(kinds()))
-@settings(max_examples=60, deadline=None)
+@trials(60)
 def test_members_are_at_distance_zero_and_others_are_not(seed: int, m: int, J: int, kind: str) -> None:
     P = dirichlet(3, m, J, seed=seed)
     inside = (dirichlet(3, 1, m, seed=seed + 1) @ P).squeeze(1)

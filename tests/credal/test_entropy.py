@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
@@ -19,6 +19,7 @@ from cbdl.credal.entropy import (
     reference_entropy,
     upper_entropy,
 )
+from trials import trials
 
 
 def softmaxes(seed, batch, m, J, spread=1.0):
@@ -117,7 +118,7 @@ def test_hull_of_all_point_masses_reaches_log_J():
         )
 
 
-@settings(max_examples=60, deadline=None)
+@trials(60)
 @given(P=sets)
 def test_bracket_of_gen_entr_lem(P):
     """Upper entropy of the extremes <= that of the hull <= the same + log m; lower entropies are equal."""
@@ -129,7 +130,7 @@ def test_bracket_of_gen_entr_lem(P):
     assert (mixtures >= extremes.amin(-1) - 1e-12).all()
 
 
-@settings(max_examples=60, deadline=None)
+@trials(60)
 @given(P=sets, seed=st.integers(0, 1000))
 def test_no_mixture_found_by_search_is_above_the_value_plus_the_gap(P, seed):
     best = upper_entropy(P)
@@ -150,7 +151,7 @@ def test_the_value_is_the_entropy_of_the_mixture():
     torch.testing.assert_close(entropy((best.weights.unsqueeze(-2) @ P).squeeze(-2)), best.value)
 
 
-@settings(max_examples=60, deadline=None)
+@trials(60)
 @given(P=sets)
 def test_thm_rem_bounds_entropy(P):
     lower, upper = entropy_bounds(P)
@@ -257,7 +258,7 @@ def test_few_and_many_outcomes_agree(monkeypatch):
 # --- the split of one average, reference values --------------------------------------------------------------
 
 
-@settings(max_examples=30, deadline=None)
+@trials(30)
 @given(P=sets.filter(lambda P: (P > 1e-290).all()))
 def test_mutual_information_is_the_mean_divergence_to_the_mean(P):
     m = P.shape[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, optimize, special, stats
 
@@ -16,6 +16,7 @@ from cbdl.credal.euclidean.mixture import DiagonalMixture
 from cbdl.credal.euclidean.sets import DiagonalNormalCredalSet
 from cbdl.credal.line.sets import NormalCredalSet
 from cbdl.credal.solvers.simplex import Minimum
+from trials import trials
 
 LOC = np.array([[0.0, 0.0], [1.0, -0.5], [-0.5, 2.0]])
 SCALE = np.array([[1.0, 0.5], [0.7, 1.5], [2.0, 1.0]])
@@ -107,7 +108,7 @@ def test_the_probability_of_a_half_space_is_exact():
     assert float(cs.upper_probability(HalfSpace([0, 0], -1.0))) == 0
 
 
-@settings(max_examples=20, deadline=None)
+@trials(20)
 @given(seed=st.integers(0, 10**6))
 def test_no_mixture_leaves_the_envelope(seed):
     """Proposition "extrema_gen_lem", and conjugacy."""
@@ -297,7 +298,7 @@ def stats_logpdf(y):
 # --- decisions -------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None)
+@trials(25)
 @given(m=st.integers(1, 6), d=st.integers(1, 5), seed=st.integers(0, 10**6))
 def test_the_maximin_point_is_certified_and_unbeaten(m, d, seed):
     cs = random_set(seed, m=m, d=d)
@@ -485,7 +486,7 @@ def test_distances_of_one_normal_are_closed_forms(kind, d, unit):
     np.testing.assert_allclose(found.error / truth, 0, atol=1e-12)
 
 
-@settings(max_examples=20, deadline=None)
+@trials(20)
 @given(seed=st.integers(0, 10**6), kind=st.sampled_from(["kl", "reverse-kl", "hellinger", "renyi", "w2"]))
 def test_a_set_is_at_most_as_far_as_its_elements(seed, kind):
     """Proposition "dist_lemma"; zero for a member."""

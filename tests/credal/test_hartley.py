@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cbdl.credal.classes import hartley
@@ -17,6 +17,7 @@ from cbdl.credal.classes.hartley import (
     lower_envelope,
     maximal_imprecision,
 )
+from trials import trials
 
 
 def softmaxes(seed: int, B: int, m: int, J: int, scale: float = 2.0) -> torch.Tensor:
@@ -74,7 +75,7 @@ def test_coefficients_do_not_cancel() -> None:
             assert c[k].item() == pytest.approx(-integral[0], rel=1e-8)
 
 
-@settings(max_examples=30, deadline=None)
+@trials(30)
 @given(st.integers(0, 10**6), st.integers(2, 5), st.integers(2, 6))
 def test_a_larger_set_is_no_less_imprecise(seed: int, m: int, J: int) -> None:
     P = softmaxes(seed, 3, m, J)
@@ -85,7 +86,7 @@ def test_a_larger_set_is_no_less_imprecise(seed: int, m: int, J: int) -> None:
     assert (generalized_hartley(P) <= math.log(J)).all()
 
 
-@settings(max_examples=30, deadline=None)
+@trials(30)
 @given(st.integers(0, 10**6), st.integers(1, 5), st.integers(1, 7))
 def test_maximal_imprecision_is_the_supremum_over_all_events(seed: int, m: int, J: int) -> None:
     P = softmaxes(seed, 3, m, J)

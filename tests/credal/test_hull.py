@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog as highs
 from scipy.spatial import ConvexHull
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from cbdl.credal.classes.hull import contains, extreme_mask
 from cbdl.credal.solvers.l1 import least_deviation
+from trials import trials
 
 
 def dirichlet(*shape: int, concentration: float = 1.0, seed: int = 0) -> Tensor:
@@ -85,7 +86,7 @@ def test_extremes_are_the_vertices_qhull_finds(m: int, J: int) -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(2, 8), st.integers(3, 8), st.integers(1, 5))
-@settings(max_examples=30, deadline=None)
+@trials(30)
 def test_planted_mixtures_and_duplicates_are_found(seed: int, m: int, J: int, planted: int) -> None:
     P = dirichlet(3, m, J, seed=seed)
     beta = dirichlet(3, planted, m, seed=seed + 1)
@@ -147,7 +148,7 @@ def test_extremes_do_not_depend_on_the_batch() -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(1, 20), st.integers(1, 10))
-@settings(max_examples=30, deadline=None)
+@trials(30)
 def test_mixtures_are_members_and_the_rest_is_what_highs_says(seed: int, m: int, J: int) -> None:
     P = dirichlet(4, m, J, seed=seed)
     inside = (dirichlet(4, 1, m, seed=seed + 1) @ P).squeeze(1)

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.special import entr
@@ -14,6 +14,7 @@ import cbdl
 from cbdl.credal.classes import box, box_decide
 from cbdl.credal.classes.box_entropy import lower_entropy
 from cbdl.credal.classes.box_regions import log_survival
+from trials import trials
 
 RULES = ("maximin", "gamma-maximin", "gamma-maximax", "maximality", "e-admissible", "interval-dominance")
 
@@ -70,7 +71,7 @@ def bounds(draw, most=7):
 # --- the set -----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@trials(60)
 @given(bounds())
 def test_coherent_bounds_are_attained_and_are_those_of_linear_programmes(both):
     cs = cbdl.IntervalCredalSet(*both)
@@ -149,7 +150,7 @@ def test_float32_bounds_of_one_distribution_are_that_distribution():
 # --- envelopes ---------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@trials(60)
 @given(bounds(), st.integers(0, 2**32 - 1))
 def test_events_and_gambles_are_those_of_the_extreme_points(both, seed):
     rng = np.random.default_rng(seed)
@@ -180,7 +181,7 @@ def test_lower_entropy_is_that_of_all_extreme_points(J):
         assert cs.contains(best.weights).all()
 
 
-@settings(max_examples=150, deadline=None)
+@trials(150)
 @given(bounds(8))
 def test_no_extreme_point_has_less_than_the_lower_entropy(both):
     cs = cbdl.IntervalCredalSet(*both)
@@ -298,7 +299,7 @@ def test_levels_where_classes_must_be_raised_are_those_of_a_mixed_integer_progra
     assert truth[3] > 0.5
 
 
-@settings(max_examples=60, deadline=None)
+@trials(60)
 @given(bounds(), st.floats(0.02, 0.6))
 def test_the_union_holds_every_credible_set_and_all_regions_cover(both, alpha):
     cs = cbdl.IntervalCredalSet(*both)
@@ -316,7 +317,7 @@ def test_the_union_holds_every_credible_set_and_all_regions_cover(both, alpha):
         np.testing.assert_allclose(region.upper_probability, (points @ region.mask).max(), atol=1e-11)
 
 
-@settings(max_examples=60, deadline=None)
+@trials(60)
 @given(bounds(), st.floats(0.02, 0.6))
 def test_the_minimal_region_is_the_smallest_of_all_subsets(both, alpha):
     cs = cbdl.IntervalCredalSet(*both)
@@ -417,7 +418,7 @@ def test_divergences_are_infinite_where_mass_is_forced_onto_impossible_classes()
     np.testing.assert_allclose(cs.distance([1.0, 0.0, 0.0], "tv"), 0.5)
 
 
-@settings(max_examples=80, deadline=None)
+@trials(80)
 @given(bounds(), st.integers(0, 2**32 - 1))
 def test_the_level_sums_to_one_and_no_other_distribution_is_nearer(both, seed):
     rng = np.random.default_rng(seed)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
@@ -15,6 +15,7 @@ from cbdl.credal.line.hdr import hdr, hdr_at, log_outside
 from cbdl.credal.line.intervals import Intervals, complement, covered, intersection, side_by_side, union
 from cbdl.credal.line.levels import crossings, shape_of
 from cbdl.credal.line.mixture import mixtures
+from trials import trials
 
 f64 = torch.float64
 
@@ -31,7 +32,7 @@ def pdf(y, loc, scale, weights):
     return sum(w * stats.norm.pdf(y, m, s) for m, s, w in zip(loc, scale, weights, strict=True))
 
 
-@settings(max_examples=40, deadline=None)
+@trials(40)
 @given(st.integers(0, 10**6), st.integers(1, 8), st.floats(0.02, 0.98))
 def test_crossings_are_those_of_a_fine_grid(seed, K, share):
     rng = np.random.default_rng(seed)
@@ -124,7 +125,7 @@ def test_the_region_of_hyndmans_figure_has_several_intervals():
     np.testing.assert_allclose(points(found), edges, atol=1.1e-4)
 
 
-@settings(max_examples=40, deadline=None)
+@trials(40)
 @given(st.integers(0, 10**6), st.integers(2, 20), st.floats(0.001, 0.95))
 def test_the_mass_is_exact_and_the_density_is_equal_at_all_ends(seed, K, alpha):
     rng = np.random.default_rng(seed)
@@ -194,7 +195,7 @@ def made(pairs):
     return Intervals(high, torch.zeros_like(high))
 
 
-@settings(max_examples=60, deadline=None)
+@trials(60)
 @given(intervals, intervals)
 def test_interval_algebra_is_that_of_point_sets(a, b):
     y = torch.arange(-10, 15, 0.25, dtype=f64)[None] + 0.125

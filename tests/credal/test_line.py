@@ -7,11 +7,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
 
 from cbdl.credal.line.sets import MixtureCredalSet, NormalCredalSet
+from trials import trials
 
 inf = np.inf
 LOC, SCALE = np.array([0.0, 1.0, -2.0]), np.array([1.0, 2.0, 0.5])
@@ -69,7 +70,7 @@ def test_events_broadcast_pad_and_come_from_regions():
     assert cs.lower_probability([]).tolist() == [0, 0]
 
 
-@settings(max_examples=30, deadline=None)
+@trials(30)
 @given(st.integers(0, 10**6), st.floats(-5, 5), st.floats(0, 5))
 def test_the_envelope_is_conjugate_and_holds_for_every_mixture_of_the_extremes(seed, a, width):
     """Proposition "extrema_gen_lem"."""
@@ -172,7 +173,7 @@ def test_normals_far_apart_have_the_log_sum_of_exponentials_as_upper_entropy(sca
     assert u.epistemic_lower - 1e-12 <= u.epistemic <= u.epistemic_upper + 1e-12
 
 
-@settings(max_examples=20, deadline=None)
+@trials(20)
 @given(st.integers(0, 10**6), st.sampled_from([1e-8, 1e-2, 1e8]))
 def test_the_epistemic_part_does_not_depend_on_the_unit(seed, unit):
     """Proposition "gen_entr_lem" gives the bracket; the shift log(unit) cancels in the difference."""

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm, wasserstein_distance
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from cbdl.credal._optimum import Optimum
 from cbdl.credal.line.distance import KINDS, distance
+from trials import trials
 
 Mixture = tuple[Tensor, Tensor, Tensor]
 
@@ -181,7 +182,7 @@ def options(kind: str) -> dict[str, float]:
 
 
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 3), st.sampled_from(KINDS))
-@settings(max_examples=25, deadline=None)
+@trials(25)
 def test_no_mixture_is_nearer_than_the_set(seed: int, m: int, M: int, kind: str) -> None:
     """Proposition dist_lemma, on the line."""
     sets, target = draw(2, m, M, 2, seed)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from cbdl.credal.line.mixture import masses
 from cbdl.credal.line.sets import MixtureCredalSet, NormalCredalSet
+from trials import trials
 
 EPS = np.finfo(np.float64).eps
 ALPHAS = (1e-12, 1e-6, 1e-3, 0.05, 0.5, 0.8, 0.95, 0.999, 0.9999, 1 - 1e-6)
@@ -47,7 +48,7 @@ def test_named_sets_near_both_ends_of_alpha(loc, scale, alpha, expected):
         assert r.measure == pytest.approx(expected, rel=max(1e-12, 4 * EPS / min(alpha, 1 - alpha)))
 
 
-@settings(max_examples=12, deadline=None)
+@trials(12)
 @given(st.integers(0, 10**6), st.integers(1, 5), st.sampled_from(ALPHAS), st.sampled_from([-1.0, -3.0]))
 def test_the_minimal_region_covers_and_is_no_longer_than_the_others(seed, m, alpha, narrow):
     loc, scale, weights = random_sets(seed, m=m, scales=(narrow, 0.5))
@@ -60,7 +61,7 @@ def test_the_minimal_region_covers_and_is_no_longer_than_the_others(seed, m, alp
     assert (r.gap <= 1e-8 * r.measure).all()
 
 
-@settings(max_examples=8, deadline=None)
+@trials(8)
 @given(st.integers(0, 10**6), st.integers(2, 4), st.sampled_from([0.9, 0.99, 0.999, 1 - 1e-6]))
 def test_the_prices_prove_that_no_region_is_shorter(seed, m, alpha):
     """Weak duality by scipy alone: if sum_j lambda_j p_j <= t, what covers has |R| >= (1 - alpha) sum / t."""
@@ -119,7 +120,7 @@ def test_the_unit_of_the_outcome_does_not_matter_near_1(unit):
     np.testing.assert_allclose(moved.measure, unit * r.measure, rtol=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@trials(60)
 @given(st.floats(-30, 30), st.floats(-14, 1))
 def test_the_mass_of_a_short_interval_has_all_its_digits(a, log_width):
     import mpmath

@@ -7,11 +7,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from cbdl.credal.line.sets import MixtureCredalSet, NormalCredalSet
+from trials import trials
 
 METHODS = ("union", "lower-density", "minimal")
 
@@ -32,7 +33,7 @@ def coverage(intervals, loc, scale, weights):
     return (mass * weights).sum((0, -1))
 
 
-@settings(max_examples=12, deadline=None)
+@trials(12)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.sampled_from([0.01, 0.1, 0.25, 0.6]))
 def test_every_region_covers_and_the_minimal_one_is_the_shortest(seed, m, alpha):
     """Definition "ihdr-def", condition 1 for all three, condition 2 for the minimal one."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog as highs
 from torch import Tensor
 
 from cbdl.credal.solvers import linprog as programmes
 from cbdl.credal.solvers.linprog import Dense, linprog, matrix_game
+from trials import trials
 
 
 def game_value(G: Tensor) -> float:
@@ -71,7 +72,7 @@ def test_games_with_a_pure_saddle_point_are_exact() -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 12), st.floats(-8, 8))
-@settings(max_examples=30, deadline=None)
+@trials(30)
 def test_gap_scales_with_the_game(seed: int, rows: int, columns: int, exponent: float) -> None:
     G = games("random", 4, rows, columns, seed) * 10**exponent
     answer = matrix_game(G)

@@ -7,11 +7,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from cbdl.credal.line.mesh import cdf, density, log_density, on_meshes, quadrature
+from trials import trials
 
 f64 = torch.float64
 
@@ -43,7 +44,7 @@ def test_a_scale_below_the_spacing_of_floats_is_resolved():
     assert value == pytest.approx(exact + math.log(2), abs=1e-12)
 
 
-@settings(max_examples=30, deadline=None)
+@trials(30)
 @given(
     st.lists(st.floats(-20, 20), min_size=2, max_size=5),
     st.lists(st.floats(-4, 2), min_size=5, max_size=5),

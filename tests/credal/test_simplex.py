@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from cbdl.credal.solvers.cholesky import Cholesky
 from cbdl.credal.solvers.simplex import minimise
+from trials import trials
 
 CPU = torch.device("cpu")
 
@@ -98,7 +99,7 @@ def test_gaps_close_in_few_steps(kind, spread):
     assert best.steps <= 40
 
 
-@settings(max_examples=40, deadline=None)
+@trials(40)
 @given(
     seed=st.integers(0, 10**6),
     m=st.integers(1, 7),

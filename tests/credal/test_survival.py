@@ -5,13 +5,14 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, special, stats
 
 import cbdl
 from cbdl.credal.euclidean.survival import log_survival, squared_radius
 from cbdl.credal.line.survival import log_two_tails, two_tailed_quantile
+from trials import trials
 
 EPS = np.finfo(float).eps
 
@@ -110,7 +111,7 @@ def test_several_outcomes_per_set_are_asked_at_once():
         np.testing.assert_allclose(together, alone, rtol=1e-12)
 
 
-@settings(max_examples=12, deadline=None)
+@trials(12)
 @given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 4))
 def test_the_region_of_a_level_holds_exactly_what_has_at_most_that_level(seed, extremes, components):
     cs = mixtures(seed, 30, extremes, components)
@@ -130,7 +131,7 @@ def test_the_region_of_a_level_holds_exactly_what_has_at_most_that_level(seed, e
     assert not inside[theirs < logs - gap].any()
 
 
-@settings(max_examples=12, deadline=None)
+@trials(12)
 @given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 4))
 def test_regions_grow_with_the_level(seed, extremes, components):
     logs = -(10.0 ** np.linspace(-6, 5, 12))
@@ -190,7 +191,7 @@ def test_the_tail_of_chi_squared_is_exact_far_out(d):
     np.testing.assert_allclose(back, q, rtol=1e-10, atol=1e-15)
 
 
-@settings(max_examples=25, deadline=None)
+@trials(25)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 3))
 def test_the_union_of_ellipsoids_at_a_level_holds_what_has_it(seed, d, extremes):
     rng = np.random.default_rng(seed)
@@ -234,7 +235,7 @@ def test_levels_of_classes_are_the_mass_before_them():
     assert sure.region_at_level(log_survival=sure.log_survival(2)).mask.tolist() == [True, True, True]
 
 
-@settings(max_examples=100, deadline=None)
+@trials(100)
 @given(st.integers(0, 10**6), st.integers(2, 6), st.integers(1, 3), st.booleans())
 def test_regions_of_classes_hold_exactly_what_has_at_most_that_level_with_ties(seed, J, extremes, ties):
     rng = np.random.default_rng(seed)

@@ -299,11 +299,14 @@ def test_clouds_are_between_0_and_1_and_rougher_if_told():
 
 def test_the_contact_sheet_shows_every_corruption_at_every_severity(tmp_path):
     pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
     from cbdl import plots
     from cbdl.plots.corruptions import contact_sheet
 
-    drawn = []
+    sheet = Figure()
     image = load("digits", "test")[:1]
-    plots.save(lambda figure: drawn.append(figure) or contact_sheet(figure, image), tmp_path / "sheet.png")
-    assert len(drawn[0].axes) == 6 * (len(CORRUPTIONS) - 1)  # grey images have no saturation
-    assert (tmp_path / "sheet.png").stat().st_size > 10_000
+    contact_sheet(sheet, image)
+    assert len(sheet.axes) == 6 * (len(CORRUPTIONS) - 1)  # grey images have no saturation
+    plots.save(lambda figure: contact_sheet(figure, image, ["contrast"]), tmp_path / "sheet.png")
+    assert (tmp_path / "sheet.png").stat().st_size > 1_000

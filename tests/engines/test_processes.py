@@ -62,21 +62,22 @@ def test_worker_killed_in_the_middle_resumes_bit_for_bit(tmp_path: Path) -> None
 
 def test_worker_that_always_dies_is_given_up_and_nothing_is_lost(tmp_path: Path) -> None:
     tasks, data = todo(1, second=False), images()
-    method, run = Watched(str(tmp_path), at=5, deaths=2), tmp_path / "run"
+    method, run = Watched(str(tmp_path), at=5, deaths=1), tmp_path / "run"
     with pytest.raises(
-        WorkerError, match=r"likelihood 0, prior 0: .*SIGKILL.*1 retries.*the same call again"
+        WorkerError, match=r"likelihood 0, prior 0: .*SIGKILL.*0 retries.*the same call again"
     ):
-        Processes(1, retries=1).train(tasks, data, method, Run(), checkpoint_dir=run)
+        Processes(1, retries=0).train(tasks, data, method, Run(), checkpoint_dir=run)
     with one_thread():
         made = Local().train(tasks, data, method, Run(), checkpoint_dir=run)
-    assert method.steps() == [5, 5, STEPS - 8]
+    assert method.steps() == [5, STEPS - 4]
     assert_same(made, reference(tasks, data, 1), BITS)
 
 
 def test_exception_comes_home_with_the_member_and_the_cause() -> None:
     tasks = local.tasks([priors.Normal(0, 1)] * 2, [likelihoods.Categorical(Fragile)])
     with pytest.raises(
-        WorkerError, match=r"likelihood 0, prior.*: ZeroDivisionError: the flux capacitor"
+        WorkerError,
+        match=r"likelihood 0, prior.*: ZeroDivisionError: the flux capacitor is empty, without torch",
     ) as caught:
         Processes(1).train(tasks, images(), METHOD, Run())
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
@@ -162,13 +163,13 @@ def _workers_of(pid: int) -> list[int]:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_workers_of_a_killed_run_save_and_end(script: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    with subprocess.Popen([sys.executable, str(script), str(run), "1000000", "2"]) as process:
+    with subprocess.Popen([sys.executable, str(script), str(run), "1000000", "1"]) as process:
         until = time.monotonic() + 60
-        while len(list(run.glob("*.safetensors"))) < 2 and time.monotonic() < until:
+        while len(list(run.glob("*.safetensors"))) < 1 and time.monotonic() < until:
             time.sleep(0.05)
         workers = _workers_of(process.pid)
         process.kill()
-    assert len(workers) == 2
+    assert len(workers) == 1
     until = time.monotonic() + 20
     while any(Path(f"/proc/{w}").exists() for w in workers) and time.monotonic() < until:
         time.sleep(0.05)

@@ -83,14 +83,14 @@ def test_worker_killed_in_the_middle_resumes_bit_for_bit(cluster: Any, tmp_path:
 
 def test_worker_that_always_dies_is_given_up_and_nothing_is_lost(cluster: Any, tmp_path: Path) -> None:
     tasks, data = todo(1, second=False), images()
-    method, run = Watched(str(tmp_path), at=5, deaths=2), tmp_path / "run"
+    method, run = Watched(str(tmp_path), at=5, deaths=1), tmp_path / "run"
     with pytest.raises(
-        WorkerError, match=r"likelihood 0, prior 0: .*WorkerCrashedError.*1 retries.*the same call again"
+        WorkerError, match=r"likelihood 0, prior 0: .*WorkerCrashedError.*0 retries.*the same call again"
     ):
-        Ray(retries=1).train(tasks, data, method, Run(), checkpoint_dir=run)
+        Ray(retries=0).train(tasks, data, method, Run(), checkpoint_dir=run)
     with one_thread():
         made = Local().train(tasks, data, method, Run(), checkpoint_dir=run)
-    assert method.steps() == [5, 5, STEPS - 8]
+    assert method.steps() == [5, STEPS - 4]
     assert_same(made, reference(tasks, data, 1), BITS)
 
 
@@ -130,12 +130,6 @@ def test_without_ray_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError, match=r'pip install "cbdl\[ray\]"'):
         Ray()
-
-
-def test_import_of_the_package_does_not_import_ray() -> None:
-    code = "import sys, cbdl, cbdl.engines; cbdl.engines.Ray; print('ray' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
 
 
 ALONE = """

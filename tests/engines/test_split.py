@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from engine_cases import METHOD, assert_same, images, reference, todo
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cbdl.bayes.checkpoint import CheckpointError
@@ -15,10 +15,11 @@ from cbdl.bayes.train import Interrupted, Run
 from cbdl.engines import Local, processes, worker
 from cbdl.engines.job import pack
 from cbdl.engines.split import FILE, groups, split
+from trials import trials
 
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=5), st.integers(1, 40))
-@settings(max_examples=60, deadline=None)
+@trials(60)
 def test_every_member_is_in_one_group_and_groups_are_even(sizes: list[int], workers: int) -> None:
     made = groups(sizes, workers)
     for cohort, size in enumerate(sizes):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,7 @@ from cbdl.estimators.weights import class_weights
 
 IRIS = load_iris(return_X_y=True)
 NAMES = np.array(["setosa", "versicolor", "virginica"])
-LIGHT: dict[str, Any] = {"architectures": ((8,),), "steps": 100, "plausible": 0, "calibration": None}
+LIGHT: dict[str, Any] = {"architectures": ((8,),), "steps": 60, "plausible": 0, "calibration": None}
 """Three members per kind of noise, none left out, no folds: a fit in about a second."""
 
 
@@ -73,7 +71,7 @@ def plane() -> CredalRegressor:
 
 def checks() -> list[Any]:
     """All checks but the one of arrays of other libraries, which an estimator must say it takes."""
-    both = (CredalClassifier(**LIGHT), CredalRegressor(**LIGHT))
+    both = (CredalClassifier(**LIGHT), CredalRegressor(**LIGHT, noise="learned"))
     every = [pair for made in both for pair in estimator_checks_generator(made)]
     return [
         pytest.param(made, check, id=f"{type(made).__name__}-{check.func.__name__}")
@@ -110,8 +108,9 @@ def test_the_estimator_is_cbdl_with_the_same_seed() -> None:
     clf = light().fit(X, y)
     model = cbdl.CBDL(
         recipe.PRIORS,
-        [cbdl.likelihoods.Categorical(cbdl.nets.mlp(4, 3, h)) for h in LIGHT["architectures"]],
+        [cbdl.likelihoods.Categorical(cbdl.nets.mlp(4, 3, h, "silu")) for h in LIGHT["architectures"]],
         recipe.method(LIGHT["steps"]),
+        chains="extremes",
         seed=0,
         dtype=torch.float64,
         verbose=False,
@@ -122,7 +121,7 @@ def test_the_estimator_is_cbdl_with_the_same_seed() -> None:
 def test_answers_are_read_off_the_credal_set(iris: CredalClassifier) -> None:
     X, _ = IRIS
     sets = iris.predict_credal(X)
-    assert sets.num_extremes == 4
+    assert sets.num_extremes == 4 * recipe.CHAINS
     assert np.array_equal(iris.predict_proba(X), sets.center())
     assert np.array_equal(iris.predict(X), sets.center().argmax(1))
     for method in ("union", "lower-density", "minimal"):
@@ -187,10 +186,12 @@ def test_several_outputs_are_covered_at_once(plane: CredalRegressor) -> None:
     X, Y = pair(300, seed=1)
     assert plane.predict(X).shape == (300, 2)
     assert plane.score(X, Y) > 0.9
+    X, Y = X[:40], Y[:40]
     for method in (None, "union"):
         lower, upper = plane.predict_interval(X, 0.05, method)
-        assert lower.shape == upper.shape == (300, 2)
-        assert ((lower <= Y) & (upper >= Y)).all(1).mean() > 0.9
+        assert lower.shape == upper.shape == (40, 2)
+        # of 40 rows covered with 0.95, 32 or fewer with probability 2e-4 (scipy.stats.binom.cdf)
+        assert ((lower <= Y) & (upper >= Y)).all(1).sum() > 32
         inside = plane.predict_interval(X, 0.05, method, return_region=True).contains(Y)
         assert (((lower <= Y) & (upper >= Y)).all(1) >= inside).all()
     with pytest.raises(ValueError, match="box around a MinimalRegion is not known"):
@@ -247,7 +248,7 @@ def test_in_a_search_and_in_cross_validation() -> None:
     search = GridSearchCV(light(), {"architectures": [((2,),), ((8,),)], "samples": [8]}, cv=2)
     assert search.fit(*IRIS).best_score_ > 0.85
     assert search.best_estimator_.predict_set(IRIS[0]).shape == (150, 3)
-    scores = cross_val_score(light_regressor(), *curve(), cv=3, scoring="r2")
+    scores = cross_val_score(light_regressor(steps=100), *curve(), cv=3, scoring="r2")
     assert scores.min() > 0.5
 
 
@@ -395,7 +396,7 @@ def test_priors_networks_and_methods_of_ones_own() -> None:
     assert clf.predict_credal(IRIS[0]).num_extremes == 4
     same = pickle.loads(pickle.dumps(clf))
     assert np.array_equal(same.predict_proba(IRIS[0]), clf.predict_proba(IRIS[0]))
-    ensemble = light_regressor(method=cbdl.Ensemble(epochs=100, lr=0.05), warm_start=True)
+    ensemble = light_regressor(method=cbdl.Ensemble(epochs=300, lr=0.05), warm_start=True)
     X, y = curve()
     assert ensemble.fit(X, y).fit(X, y).score(X, y) > 0.8
 
@@ -418,12 +419,6 @@ def test_bad_settings_are_refused_by_fit(settings: dict[str, Any], message: str)
     clf = light(**settings)
     with pytest.raises(ValueError, match=message):
         clf.fit(*IRIS)
-
-
-def test_importing_cbdl_does_not_import_scikit_learn() -> None:
-    code = "import sys, cbdl; assert 'sklearn' not in sys.modules; cbdl.CredalRegressor(); print('fine')"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert run.stdout.strip() == "fine", run.stderr
 
 
 def test_a_noise_that_is_none_is_refused_under_its_own_name() -> None:

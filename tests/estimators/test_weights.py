@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cbdl.estimators.weights import merged
+from trials import trials
 
 
 @st.composite
@@ -27,7 +28,7 @@ def same_bits(a: Any, b: Any) -> bool:
     return (a is None) == (b is None) and (a is None or (a.shape == b.shape and a.tobytes() == b.tobytes()))
 
 
-@settings(max_examples=150, deadline=None)
+@trials(150)
 @given(tables())
 def test_weights_are_repetitions_to_the_last_bit(table: tuple[np.ndarray, ...]) -> None:
     X, y, w = table
@@ -37,7 +38,7 @@ def test_weights_are_repetitions_to_the_last_bit(table: tuple[np.ndarray, ...]) 
     assert all(same_bits(a, b) and same_bits(a, c) for a, b, c in zip(heavy, often, ones, strict=True))
 
 
-@settings(max_examples=150, deadline=None)
+@trials(150)
 @given(tables())
 def test_what_is_merged_is_the_same_data(table: tuple[np.ndarray, ...]) -> None:
     """Each row once, with the weight of all its copies: counted by hand."""

@@ -8,17 +8,18 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import cbdl
 from cbdl.evaluate.conformal import Conformity, conformity
+from trials import trials
 
 LOGS = st.lists(st.floats(-50, 0), min_size=1, max_size=60).map(lambda v: np.array(v, dtype=np.float64))
 PERCENT = st.integers(1, 99)
 
 
-@settings(max_examples=100, deadline=None)
+@trials(100)
 @given(LOGS, PERCENT)
 def test_the_level_is_the_quantile_of_split_conformal_prediction(logs: np.ndarray, percent: int) -> None:
     """The k-th smallest score, k = ceil((n + 1)(1 - alpha)), by numpy; with k above n there is none."""
@@ -34,7 +35,7 @@ def test_the_level_is_the_quantile_of_split_conformal_prediction(logs: np.ndarra
     assert known.needed(alpha) == -np.sort(scores)[rank - 1]
 
 
-@settings(max_examples=100, deadline=None)
+@trials(100)
 @given(LOGS, PERCENT, st.data())
 def test_counts_are_repetitions(logs: np.ndarray, percent: int, data: st.DataObject) -> None:
     counts = np.array(data.draw(st.lists(st.integers(1, 5), min_size=len(logs), max_size=len(logs))))
@@ -44,7 +45,7 @@ def test_counts_are_repetitions(logs: np.ndarray, percent: int, data: st.DataObj
     assert once.enough(percent / 100) == often.enough(percent / 100)
 
 
-@settings(max_examples=50, deadline=None)
+@trials(50)
 @given(LOGS, st.lists(st.floats(0.01, 5), min_size=60, max_size=60), PERCENT)
 def test_counts_that_are_shares_cover_as_much_as_they_say(
     logs: np.ndarray, counts: list[float], percent: int
@@ -56,7 +57,7 @@ def test_counts_that_are_shares_cover_as_much_as_they_say(
         assert inside >= (own.sum() + 1) * (1 - alpha) - 1e-8
 
 
-@settings(max_examples=50, deadline=None)
+@trials(50)
 @given(LOGS, st.booleans())
 def test_levels_survive_json(logs: np.ndarray, whole: bool) -> None:
     logs = np.where(np.arange(len(logs)) % 3 == 2, -np.inf, logs) if whole else logs
@@ -119,7 +120,7 @@ def test_too_few_outcomes_leave_the_plain_region() -> None:
     np.testing.assert_allclose(upper - lower, 18.0, rtol=1e-10)
 
 
-@settings(max_examples=15, deadline=None)
+@trials(15)
 @given(st.integers(0, 10**6), st.floats(-30, 0))
 def test_a_region_at_any_level_holds_something(seed: int, log: float) -> None:
     """Under every extreme its likeliest outcome has level 0."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 from sklearn import metrics
@@ -14,6 +14,7 @@ from cbdl.evaluate.detection import aupr, auroc, fpr95
 from cbdl.evaluate.estimate import mean
 from cbdl.evaluate.rejection import rejection_area
 from cbdl.evaluate.trend import ranked
+from trials import trials
 
 ONE = {"rtol": 1e-12, "atol": 1e-12}
 
@@ -90,7 +91,7 @@ def test_infinite_scores_stay_infinite_only_where_they_were_drawn():
 # --- detection ---------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@trials(40)
 @given(st.integers(0, 10_000), st.integers(5, 60))
 def test_areas_are_those_of_scikit_learn(seed, n):
     scores, positive = scored(seed, n)

@@ -16,7 +16,6 @@ from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.data import prepare
 from cbdl.bayes.methods import Ensemble, MeanField
 from cbdl.bayes.train import Run
-from cbdl.engines import Processes, tasks
 from cbdl.nets.instances import Template
 
 
@@ -155,12 +154,8 @@ def test_a_pretrained_network_is_used_as_it_is() -> None:
         cbdl.nets.as_is(CNN)  # type: ignore[arg-type]
 
 
-def test_an_instance_travels_to_worker_processes_and_a_saved_model_asks_for_it(tmp_path: Any) -> None:
+def test_a_saved_model_asks_for_its_instance(tmp_path: Any) -> None:
     x = torch.linspace(-1, 1, 20).reshape(-1, 1)
-    data = prepare(x, x[:, 0], space="real")
-    todo = tasks([priors.Normal(0.0, 1.0)], [likelihoods.Normal(nn.Linear(1, 1), scale=0.1)])
-    ((_, posterior),) = Processes(1).train(todo, data, MeanField(epochs=1), Run())
-    assert posterior.noise.shape == (1, 0)
     net = nn.Linear(1, 1)
     model = cbdl.CBDL(
         [priors.Normal(0.0, 1.0)], [likelihoods.Normal(net, scale=0.1)], MeanField(epochs=1), verbose=False

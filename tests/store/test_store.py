@@ -209,6 +209,8 @@ def twice(m):
         (lambda m: m.pop("format"), "no format number"),
         (lambda m: m.pop("files"), "'files' is missing"),
         (lambda m: m.pop("seed"), "'seed' is missing"),
+        (lambda m: m.pop("plausible"), "'plausible' is missing"),
+        (lambda m: m.update(plausible=1.5), "'plausible' is 1.5, not a share from 0 to 1"),
         (lambda m: m.update(seed="x"), "'seed' is 'x', not a whole number"),
         (lambda m: m.update(rows=float("nan")), "NaN"),
         (lambda m: m.update(more=1), "an entry 'more'"),
@@ -321,6 +323,23 @@ def test_the_priors_of_an_updated_model_are_those_it_learned_from(tmp_path):
     assert_same(kl[1], kl[0], terms=1000)
     first = [[row.kl for row in m.update(X, Y).diagnostics(X, Y).rows] for m in (model, back)]
     np.testing.assert_allclose(first[1], first[0], rtol=0.05)
+
+
+def test_a_loaded_model_that_is_fitted_again_leaves_out_who_the_data_refute(tmp_path):
+    priors = [cbdl.priors.Normal(0, 1), cbdl.priors.Normal(50, 0.01)]  # the second cannot follow the data
+    method = cbdl.MeanField(epochs=20, lr=1e-2)
+    model = fitted([cbdl.nets.mlp(1, 1, (4,))], priors=priors, method=method, plausible=0.1)
+    model.save(tmp_path / "m")
+    back = cbdl.load(tmp_path / "m")
+    back.verbose = False
+    back.fit(X, Y)
+    assert model.plausibility.dropped
+    assert back.plausibility.dropped == model.plausibility.dropped
+
+
+def test_a_model_of_the_format_before_is_read_and_keeps_every_member(copy):
+    edit(copy, lambda m: (m.update(format=2), m.pop("plausible"), m.pop("chains")))
+    assert len(cbdl.load(copy).predict(X).members) == 4
 
 
 def test_every_class_that_a_model_may_hold_can_be_saved():

@@ -167,7 +167,7 @@ def test_answers_and_scores_do_not_depend_on_the_pieces(kind, request, monkeypat
     options = Options(samples=8, phi=0.0)
     whole = list(answers.predict(trained, path, options))
     scores = answers.evaluate(trained, path, options)
-    monkeypatch.setattr(tables.chunks, "__defaults__", (17,))
+    monkeypatch.setattr(tables.chunks, "__defaults__", (41,))
     pieces = list(answers.predict(trained, path, options))
     for a, b in zip(whole, pieces, strict=True):
         assert a.keys() == b.keys()

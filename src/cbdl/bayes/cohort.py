@@ -23,6 +23,7 @@ from .joint_prior import JointPrior, compile_priors
 from .likelihoods import Likelihood
 from .priors import PriorLike
 from .rows import Batch, Standard, TrainingData
+from .wide import Space
 
 Outputs: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """(theta (members, draws, P), x (batch, ...)) -> outputs (members, draws, batch, *out)."""
@@ -99,29 +100,20 @@ class Cohort:
             raise ValueError("priors is empty; give at least one")
         held = data.held
         device, dtype = held.x.device, data.inputs.loc.dtype
-        names = None
-        if isinstance(likelihood.net, Template):
-            names = Layout.of(likelihood.net.module, trainable).names
-        network = _make(likelihood, mix(seed, "network", s), device, dtype, names)
-        layout = Layout.of(network, trainable)
+        network = _shared(likelihood, mix(seed, "network", s), device, dtype, trainable)
+        layout, seeds = Layout.of(network, trainable), tuple(m.seed for m in members)
         likelihood.check(held.y, whole=held.rows == data.rows)
         likelihood.check_outputs(_output_shape(network, held.x), held.y)
-        starts = [_start(likelihood, layout, m.seed, device, dtype) for m in members]
-        forward = Forward.choose(
-            network, layout, layout.constants(network), tuple(m.seed for m in members), held.x[:3], way
-        )
-        noise = likelihood.noise(data.targets.scale)
+        starts = [_start(likelihood, layout, own, device, dtype) for own in seeds]
         return cls(
             members=members,
             likelihood=likelihood,
             layout=layout,
             prior=compile_priors([priors[m.k] for m in members], layout, device=device, dtype=dtype),
-            forward=forward,
+            forward=Forward.choose(network, layout, layout.constants(network), seeds, held.x[:3], way),
             initial=torch.stack(starts),
-            initial_noise=noise.expand(len(members), -1).clone(),
-            initial_buffers={
-                n: b.detach().expand(len(members), *b.shape).clone() for n, b in network.named_buffers()
-            },
+            initial_noise=_repeated(likelihood.noise(data.targets.scale), len(members)),
+            initial_buffers={n: _repeated(b.detach(), len(members)) for n, b in network.named_buffers()},
             unit=data.targets.scale,
         )
 
@@ -180,22 +172,30 @@ class Cohort:
         members: slice = slice(None),
         *,
         emphasised: bool = False,
+        patient: bool = False,
     ) -> Tensor:
         """The weighted sum of the batch's negative log densities (members, draws), in standardised units.
 
         `out` and `noise` are those of `members`. `emphasised`: with the weights that the likelihood gives to rows in
-        training.
+        training; `patient`: with those while an optimisation begins.
         """
         density = self.likelihood.log_density(out, batch.y, noise, self.unit)
         emphasis = self.likelihood.emphasis(density.detach()) if emphasised else None
         if emphasis is not None:
             density = density * emphasis
+        patience = self.patience(batch, out.detach(), noise.detach()) if patient else None
+        if patience is not None:
+            density = density * patience
         weight = self.weights(batch, members)
         return -(density.sum(-1) * weight if weight.ndim == 0 else (density * weight).sum(-1))
 
-    def scorer(self, batch: Batch) -> Scorer:
+    def patience(self, batch: Batch, out: Tensor, noise: Tensor) -> Tensor | None:
+        """The weights of the batch's rows (members, draws, batch) while an optimisation begins; None: all 1."""
+        return self.likelihood.patience(out, batch.y, noise, self.unit)
+
+    def scorer(self, batch: Batch, *, patient: bool = False) -> Scorer:
         """`score` for one batch, with its derivatives where the likelihood has them written out."""
-        return Scorer(self, batch)
+        return Scorer(self, batch, patient)
 
     def gradient(
         self,
@@ -207,16 +207,18 @@ class Cohort:
         step: int = 0,
         *,
         training: bool = True,
+        patient: bool = False,
+        space: Space | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The batch's nll (members, draws) at theta (members, draws, P), and the gradients of (weight * nll).sum(draws)
         by theta (members, draws, P) and by noise (members, Q).
 
         `weigh`: the weight of each draw, one number for all or a function of the nll. In training mode `buffers` are
-        updated in place.
+        updated in place. `patient`: an optimisation begins. `space`: memory to work in, of who calls often.
         """
         if not batch.checked:
             self.likelihood.check(batch.y, whole=False)
-        score = self.scorer(batch)
+        score = self.scorer(batch, patient=patient)
         if not callable(weigh):
             number = weigh
 
@@ -225,7 +227,16 @@ class Cohort:
 
         try:
             return self.forward.gradient(
-                theta, noise, batch.x, buffers, score, weigh, step, slope=score.slope, training=training
+                theta,
+                noise,
+                batch.x,
+                buffers,
+                score,
+                weigh,
+                step,
+                slope=score.slope,
+                training=training,
+                space=space,
             )
         except (IndexError, RuntimeError):
             # of a stream not all targets were seen before: if one of these is to blame, say which
@@ -294,9 +305,10 @@ class Scorer:
 
     cohort: Cohort
     batch: Batch
+    patient: bool = False
 
     def __call__(self, out: Tensor, noise: Tensor, members: slice = slice(None)) -> Tensor:
-        return self.cohort.score(self.batch, out, noise, members, emphasised=True)
+        return self.cohort.score(self.batch, out, noise, members, emphasised=True, patient=self.patient)
 
     def slope(self, out: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
         """nll (members, draws), its derivative by the outputs and by the noise (members, draws, Q), or None."""
@@ -304,6 +316,10 @@ class Scorer:
         if slope is None:
             return None
         density, by_out, by_noise = slope
+        patience = self.cohort.patience(self.batch, out, noise) if self.patient else None
+        if patience is not None:
+            density, by_noise = density * patience, by_noise * patience.unsqueeze(-1)
+            by_out.mul_(patience.reshape(*patience.shape, *(1,) * (by_out.ndim - 3)))
         weight = self.cohort.weights(self.batch)
         if weight.ndim == 0:
             less = -float(weight)
@@ -349,6 +365,24 @@ def _make(
             f"the network factory returned {type(network).__name__}; it must return an nn.Module"
         )
     return network.to(device=device, dtype=dtype)
+
+
+def _shared(
+    likelihood: Likelihood,
+    seed: int,
+    device: torch.device,
+    dtype: torch.dtype,
+    trainable: str | Sequence[str] | None,
+) -> nn.Module:
+    """The network whose frozen parameters and buffers all members share."""
+    net = likelihood.net
+    trained = Layout.of(net.module, trainable).names if isinstance(net, Template) else None
+    return _make(likelihood, seed, device, dtype, trained)
+
+
+def _repeated(x: Tensor, members: int) -> Tensor:
+    """The same for every member, in memory of its own: (members, ...)."""
+    return x.expand(members, *x.shape).clone()
 
 
 def _start(

@@ -129,16 +129,17 @@ class Forward:
         *,
         slope: Slope | None = None,
         training: bool = True,
+        space: wide.Space | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """One training step's nll (members, draws) and the gradients of (weight * nll).sum(draws).
 
         Returns nll, the gradient by theta (members, draws, P) and by noise (members, Q). `buffers` are
         updated in place (the mean over draws of what each draw would have left). With `training=False` the
         networks are in evaluation mode: no dropout, and the buffers stay as they are. `slope` are the score's
-        derivatives, where they are written out.
+        derivatives, where they are written out; `space` is memory that may be written to, for who calls often.
         """
         if self.way == "wide":  # such a stack is the same in training and in evaluation
-            return self._wide_gradient(theta, noise, x, score, weigh, slope)
+            return self._wide_gradient(theta, noise, x, score, weigh, slope, space)
         self.network.train(training)
         if self.way != "loop":
             return self._gradient(theta, noise, x, buffers, score, weigh, slice(None), step)
@@ -153,13 +154,20 @@ class Forward:
         return nll, by_theta, by_noise
 
     def _wide_gradient(
-        self, theta: Tensor, noise: Tensor, x: Tensor, score: Score, weigh: Weigh, slope: Slope | None
+        self,
+        theta: Tensor,
+        noise: Tensor,
+        x: Tensor,
+        score: Score,
+        weigh: Weigh,
+        slope: Slope | None,
+        space: wide.Space | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """As `_gradient`, with the network's part written out, and the score's where it has one."""
         members, draws, size = theta.shape
         flat = theta.detach().reshape(-1, size)
         with torch.no_grad():
-            seen = wide.outputs(self._steps, self.layout, flat, x)
+            seen = wide.outputs(self._steps, self.layout, flat, x, space)
         out = _apart(seen[-1], members, draws)
         if slope is not None:
             with torch.no_grad():
@@ -168,7 +176,7 @@ class Forward:
                     nll, by_out, by_noise = slopes
                     weight = weigh(nll, slice(None)).view(-1, 1, 1)
                     by_out = by_out.reshape_as(seen[-1]).mul_(weight)
-                    by_theta = wide.gradient(self._steps, self.layout, flat, x, seen, by_out)
+                    by_theta = wide.gradient(self._steps, self.layout, flat, x, seen, by_out, space)
                     by_noise = (by_noise * weight.view(members, draws, 1)).sum(1)
                     return nll, by_theta.view(members, draws, size), by_noise
         return self._wide_by_graph(flat, noise, x, score, weigh, seen, members)
@@ -192,8 +200,8 @@ class Forward:
             inputs.append(noise)
         with torch.enable_grad():
             nll = score(out, noise, slice(None))
-        value = nll.detach()
-        gradients = torch.autograd.grad(nll, inputs, grad_outputs=weigh(value, slice(None)))
+            value = nll.detach()
+            gradients = _weighted_gradients(nll, weigh(value, slice(None)).detach(), inputs)
         with torch.no_grad():
             by_theta = wide.gradient(
                 self._steps, self.layout, flat, x, seen, gradients[0].reshape_as(seen[-1])
@@ -217,9 +225,9 @@ class Forward:
         with torch.enable_grad():
             out, after = self._run(theta, x, buffers, rows, step)
             nll = score(out, noise, rows)
-        seen = nll.detach()
-        inputs = [theta, noise] if noise.requires_grad else [theta]
-        gradients = torch.autograd.grad(nll, inputs, grad_outputs=weigh(seen, rows))
+            seen = nll.detach()
+            inputs = [theta, noise] if noise.requires_grad else [theta]
+            gradients = _weighted_gradients(nll, weigh(seen, rows).detach(), inputs)
         for name, value in after.items():
             buffers[name][rows] = value
         return seen, gradients[0], gradients[1] if noise.requires_grad else torch.zeros_like(noise)
@@ -312,6 +320,11 @@ def plain_attention() -> Iterator[None]:
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(before)
+
+
+def _weighted_gradients(nll: Tensor, weight: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
+    """The gradients of sum(weight * nll). The same as `grad_outputs=weight`, for which torch imports sympy."""
+    return torch.autograd.grad((weight * nll).sum(), inputs)
 
 
 def _apart(x: Tensor, members: int, draws: int) -> Tensor:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from torch import Tensor
 
@@ -14,6 +15,16 @@ from .cohort import Cohort, Member
 from .data import Standard, TrainingData
 from .methods.protocol import Posterior
 from .priors import Coordinates, PriorLike
+
+Chains = Literal["averaged", "extremes"]
+"""Chains of one member are averaged, as Bayes' rule has it if they mix; or each is an extreme of its own: chains that
+do not meet cannot tell how likely the modes are that they stay in, so all weightings of them are in the set."""
+
+
+def check_chains(chains: str) -> None:
+    """A ValueError unless `chains` is one of the words."""
+    if chains not in ("averaged", "extremes"):
+        raise ValueError(f'chains is {chains!r}; give "averaged" or "extremes"')
 
 
 @dataclass(frozen=True)
@@ -67,9 +78,12 @@ class Learned:
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """All members in the order (k, s) -> k * S + s."""
+        """All members in the order (k, s) -> k * S + s; chains that are members stand side by side."""
         return tuple(
-            sorted((m for part in self.parts.values() for m in part.cohort.members), key=lambda m: (m.k, m.s))
+            sorted(
+                (m for part in self.parts.values() for m in part.cohort.members),
+                key=lambda m: (m.k, m.s, m.chain),
+            )
         )
 
     @property
@@ -92,6 +106,16 @@ class Learned:
         """Where the members of likelihood `s` stand in `members`."""
         order = {member: i for i, member in enumerate(self.members)}
         return [order[member] for member in self.parts[s].cohort.members]
+
+    def by_chain(self) -> Learned:
+        """The same with every chain of every member as a member of its own; as it is where there are no chains."""
+        parts = {}
+        for s, part in self.parts.items():
+            posterior, count = part.posterior.by_chain()
+            cohort = part.cohort.only([i for i in range(part.cohort.size) for _ in range(count)])
+            members = (replace(m, chain=i % count) for i, m in enumerate(cohort.members))
+            parts[s] = replace(part, cohort=replace(cohort, members=tuple(members)), posterior=posterior)
+        return replace(self, parts=parts)
 
     def without(self, members: Collection[tuple[int, int]]) -> Learned:
         """The same without the members (k, s)."""

@@ -98,6 +98,12 @@ class Likelihood(ABC):
         """The weight of every row of a batch in training, from its log density (members, draws, batch); None: all 1."""
         return None
 
+    def patience(self, out: Tensor, y: Tensor, noise: Tensor, unit: Tensor) -> Tensor | None:
+        """The weight of every row (members, draws, batch) while an optimisation begins, so that what is not learned yet
+        is not taken for noise; None: all 1.
+        """
+        return None
+
     @abstractmethod
     def describe(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor) -> dict[str, Tensor]:
         """The predictive distribution's numbers in the user's units, each (members, draws, batch, ...).
@@ -310,6 +316,15 @@ class _LocationScale(Likelihood):
     def log_density(self, out: Tensor, y: Tensor, noise: Tensor, unit: Tensor) -> Tensor:
         loc, scale = self.split(out, noise, y.shape[1:], unit)
         return _event_sum(self.standard((y - loc) / scale) - scale.log(), y.ndim)
+
+    def patience(self, out: Tensor, y: Tensor, noise: Tensor, unit: Tensor) -> Tensor | None:
+        # a row weighs as much as its variance: the location then learns by least squares (Seitzer et al. 2022), where
+        # otherwise rows that are fitted badly get a large scale, count little, and are never fitted
+        if self.scale != "heteroscedastic":
+            return None
+        variance = self.split(out, noise, y.shape[1:], unit)[1].square().flatten(2)
+        variance = variance.view(*out.shape[:3], -1).mean(-1)
+        return variance / variance.mean(-1, keepdim=True)
 
     def describe(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor) -> dict[str, Tensor]:
         centre, scale = self.split(out, noise, loc.shape, unit)

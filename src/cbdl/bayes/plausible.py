@@ -16,6 +16,7 @@ rows: for a member that fails rarely, but then badly, z is small because the err
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -27,6 +28,12 @@ TELLING = 500
 """Rows that tell members apart, at most: with more of them the smallest difference would refute."""
 FRESH = 20
 """Fresh rows whose relative likelihood is asked for."""
+REFUTED = 0.05
+"""Plausibility below which the neighbour of the last prior of a grid says that the grid ends too soon."""
+
+
+class GridWarning(UserWarning):
+    """The data ask for priors beyond the end of the grid that was given."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,8 @@ class Plausibility:
     alpha: float
     how: str
     verdicts: tuple[Verdict, ...]
+    edge: str = ""
+    """Which end of the grid of priors the data ask to go beyond, and what to do; empty: none."""
 
     @property
     def dropped(self) -> tuple[Member, ...]:
@@ -66,13 +75,21 @@ class Plausibility:
             f"{'' if v.kept else '  dropped'}"
             for v in self.verdicts
         ]
-        return "\n".join(lines)
+        return "\n".join([*lines, self.edge] if self.edge else lines)
 
 
 def judge(
-    members: tuple[Member, ...], score: Tensor, counts: Tensor, alpha: float, how: str = ""
+    members: tuple[Member, ...],
+    score: Tensor,
+    counts: Tensor,
+    alpha: float,
+    how: str = "",
+    scales: Sequence[float] | None = None,
 ) -> Plausibility:
-    """The verdicts from log predictive densities of left-out rows (n, m), each of which counts `counts` (n,) times."""
+    """The verdicts from log predictive densities of left-out rows (n, m), each of which counts `counts` (n,) times.
+
+    `scales` of the priors, where they are a grid of them: a plausible end of it is told.
+    """
     check_cut(alpha)
     total = counts.sum()
     mean = (counts.unsqueeze(1) * score).sum(0) / total
@@ -91,7 +108,25 @@ def judge(
         Verdict(m, own[0], own[1], own[2], own[3], bool(stays))
         for m, own, stays in zip(members, numbers, kept, strict=True)
     )
-    return Plausibility(alpha, how, tuple(verdicts))
+    judged = tuple(verdicts)
+    return Plausibility(alpha, how, judged, "" if scales is None else _edge(judged, scales))
+
+
+def _edge(verdicts: Sequence[Verdict], scales: Sequence[float]) -> str:
+    """What to say if the best prior is the narrowest or widest of at least three, and the next one is refuted."""
+    if len(set(scales)) < 3:
+        return ""
+    level = dict.fromkeys(scales, 0.0)
+    for v in verdicts:
+        level[scales[v.member.k]] = max(level[scales[v.member.k]], v.plausibility)
+    order = sorted(level)
+    for name, end, next_one in (("narrowest", order[0], order[1]), ("widest", order[-1], order[-2])):
+        if level[end] == 1 and level[next_one] < REFUTED:
+            return (
+                f"the {name} prior (scale {end:g}) is the best and the next (scale {next_one:g}) is refuted: "
+                f"give priors that are {'narrower' if name == 'narrowest' else 'wider'} still"
+            )
+    return ""
 
 
 def check_cut(alpha: float) -> None:

@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from enum import StrEnum
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cbdl import __version__, files, recipe
-from cbdl.bayes.checkpoint import CheckpointError
 from cbdl.cli import show
 from cbdl.cli.data import data
+from cbdl.cli.options import (
+    CALIBRATIONS,
+    ENGINES,
+    Alpha,
+    CalibrationName,
+    EngineName,
+    Json,
+    Model,
+    Phi,
+    Predictive,
+    PredictiveName,
+    ProfileName,
+    Region,
+    RegionName,
+    Samples,
+    Table,
+    TaskName,
+    kind_of,
+    positive,
+    samples_of,
+)
+from cbdl.cli.reporting import note, print_json, reported
 from cbdl.cli.spelling import parse_net, parse_prior
-from cbdl.engines import Engine, Local, Processes, Ray, WorkerError
-from cbdl.left_out import How
 from cbdl.tables import answers, learning
 from cbdl.tables.files import UsageError, write_rows
 
@@ -38,132 +54,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.add_typer(data, name="data")
-
-
-class TaskName(StrEnum):
-    auto = "auto"
-    classification = "classification"
-    regression = "regression"
-
-
-class EngineName(StrEnum):
-    local = "local"
-    processes = "processes"
-    ray = "ray"
-
-
-class RegionName(StrEnum):
-    calibrated = "calibrated"
-    union = "union"
-    lower_density = "lower-density"
-    minimal = "minimal"
-
-
-class CalibrationName(StrEnum):
-    auto = "auto"
-    weights = "weights"
-    folds = "folds"
-    none = "none"
-
-
-class ProfileName(StrEnum):
-    smoke = "smoke"
-    cpu = "cpu"
-    paper = "paper"
-
-
-class PredictiveName(StrEnum):
-    mixture = "mixture"
-    normal = "normal"
-
-
-CALIBRATIONS: dict[CalibrationName, How | None] = {
-    CalibrationName.auto: "auto",
-    CalibrationName.weights: "weights",
-    CalibrationName.folds: "folds",
-    CalibrationName.none: None,
-}
-ENGINES: dict[EngineName, Callable[[], Engine]] = {
-    EngineName.local: Local,
-    EngineName.processes: Processes,
-    EngineName.ray: Ray,
-}
-
-
-# --- what all commands share ------------------------------------------------------------------------------
-
-
-def _note(text: str) -> None:
-    typer.echo(text, err=True)
-
-
-def _fail(text: str, code: int) -> NoReturn:
-    _note(text if code == 130 else f"Error: {text}")
-    raise typer.Exit(code)
-
-
-@contextmanager
-def _reported(stopped: Callable[[], str]) -> Iterator[None]:
-    """Expected errors become a line on stderr and an exit code; `stopped` says how to go on after Ctrl-C."""
-    try:
-        yield
-    except UsageError as error:
-        _fail(str(error), 2)
-    except BrokenPipeError:
-        raise
-    except (ValueError, ImportError, OSError, CheckpointError, WorkerError) as error:
-        _fail(str(error), 1)
-    except KeyboardInterrupt:
-        _fail(f"Stopped. {stopped()}", 130)
-
-
-def _print_json(answer: Any) -> None:
-    typer.echo(json.dumps(answer, allow_nan=False))
-
-
-def _between(least: float, most: float, what: str) -> Callable[[float | None], float | None]:
-    def check(value: float | None) -> float | None:
-        if value is not None and not least < value < most:
-            raise typer.BadParameter(f"{value:g} is not {what}")
-        return value
-
-    return check
-
-
-def _kind(region: RegionName) -> str | None:
-    return None if region is RegionName.calibrated else region.value
-
-
-def _samples(text: str) -> int | Literal["auto"]:
-    if text == "auto":
-        return "auto"
-    if not text.isdecimal() or int(text) < 1:
-        raise UsageError(f'--samples is {text!r}; give a whole number of at least 1, or "auto"')
-    return int(text)
-
-
-share = _between(0, 1, "strictly between 0 and 1")
-positive = _between(0, float("inf"), "a positive number")
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Alpha = Annotated[float, typer.Option(callback=share, help="The region covers with probability 1 - alpha.")]
-Phi = Annotated[
-    float | None, typer.Option(help="Abstain where the aleatoric uncertainty (nats) is above this.")
-]
-Region = Annotated[
-    RegionName,
-    typer.Option(
-        "--method",
-        help="Which region: calibrated covers a share of 1 - alpha of new outcomes; the others hold 1 - alpha under "
-        "every distribution of the credal set, minimal is the smallest of them.",
-    ),
-]
-Samples = Annotated[
-    str, typer.Option(help='Draws of the parameters, or "auto": until Monte Carlo noise is below 0.01 nats.')
-]
-Predictive = Annotated[PredictiveName, typer.Option(help="Regression: mixture is exact, normal is faster.")]
-Model = Annotated[Path, typer.Argument(help="A folder that cbdl fit wrote.")]
-Table = Annotated[Path, typer.Argument(help="CSV or Parquet; the first line names the columns.")]
 
 
 def _version(wanted: bool) -> None:
@@ -241,7 +131,7 @@ def fit(
     Every pair of a prior and a network is trained; the model keeps those that the data do not refute, and the level
     that regions need to cover new outcomes. A run that is stopped can go on with --resume.
     """
-    with _reported(lambda: _how_to_go_on(out)):
+    with reported(lambda: _how_to_go_on(out)):
         settings = learning.Settings(
             target,
             task.value,
@@ -257,7 +147,7 @@ def fit(
             held_out,
         )
         if resume and not learning.run_folder(out).exists():
-            _note(f"There is no run to resume ({learning.run_folder(out)}); starting.")
+            note(f"There is no run to resume ({learning.run_folder(out)}); starting.")
         summary = learning.fit(
             table,
             out,
@@ -268,7 +158,7 @@ def fit(
             verbose=not quiet,
         )
     if as_json:
-        _print_json(summary)
+        print_json(summary)
     else:
         show.fit(summary, chosen=task is TaskName.auto)
 
@@ -314,9 +204,9 @@ def predict(
     The decision, the region, and how much is noise (aleatoric) and how much ignorance (epistemic), in nats. The
     file may be larger than memory. With --out, the new file appears when it is whole.
     """
-    with _reported(lambda: "Nothing was written." if out else "The answers so far are above."):
+    with reported(lambda: "Nothing was written." if out else "The answers so far are above."):
         options = answers.Options(
-            alpha, _kind(region), _samples(samples), predictive.value, phi, floor, tuple(keep or ())
+            alpha, kind_of(region), samples_of(samples), predictive.value, phi, floor, tuple(keep or ())
         )
         if out is not None:
             _check_output(out, table)
@@ -329,9 +219,7 @@ def predict(
             watched = _watched(rows, abstained)
             count = write_rows(watched, file, "csv" if out.suffix.lower() == ".csv" else "jsonl")
     if as_json:
-        _print_json(
-            {"out": str(out), "rows": count} | ({} if phi is None else {"abstained": abstained[True]})
-        )
+        print_json({"out": str(out), "rows": count} | ({} if phi is None else {"abstained": abstained[True]}))
     else:
         typer.echo(f"{out}: {count} rows" + ("" if phi is None else f", {abstained[True]} abstained"))
 
@@ -368,11 +256,11 @@ def evaluate(
 
     Is the decision right, and does the region cover the outcome?
     """
-    with _reported(lambda: "Run it again to start from the beginning."):
-        options = answers.Options(alpha, _kind(region), _samples(samples), predictive.value, phi)
+    with reported(lambda: "Run it again to start from the beginning."):
+        options = answers.Options(alpha, kind_of(region), samples_of(samples), predictive.value, phi)
         scores = answers.evaluate(answers.Trained.load(model), table, options)
     if as_json:
-        _print_json(scores)
+        print_json(scores)
     else:
         show.scores(scores)
 
@@ -383,10 +271,10 @@ def info(model: Model, as_json: Json = False) -> None:
 
     Its task, columns, priors, networks and scores; its files are checked on the way.
     """
-    with _reported(lambda: "Nothing was changed."):
+    with reported(lambda: "Nothing was changed."):
         summary = answers.info(model)
     if as_json:
-        _print_json(summary)
+        print_json(summary)
     else:
         show.info(summary)
 
@@ -411,7 +299,7 @@ def demo(
 
 @app.command(epilog="\b\nExample:\n  cbdl study demo --profile smoke --out results")
 def study(
-    name: Annotated[str, typer.Argument(help="Which one: demo.")],
+    name: Annotated[str, typer.Argument(help="Which one: demo, methods or tables.")],
     profile: Annotated[
         ProfileName, typer.Option(help="smoke: under a minute; cpu: two cores; paper: its own settings.")
     ] = ProfileName.cpu,
@@ -419,26 +307,33 @@ def study(
         Path | None, typer.Option(help="The folder for the report. [default: results/NAME]")
     ] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
+    only: Annotated[
+        str | None, typer.Option(help="Names with commas between them: only these of the study's tables.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run a study and write its report.
 
     Tables in the terminal; in the folder a page, the tables as Markdown and CSV, the figures, and all numbers as JSON.
     """
-    _run_study(name, profile.value, out or Path("results") / name, seed, as_json)
+    chosen = [] if only is None else [one.strip() for one in only.split(",") if one.strip()]
+    _run_study(name, profile.value, out or Path("results") / name, seed, as_json, chosen)
 
 
-def _run_study(name: str, profile: Profile, out: Path | None, seed: int, as_json: bool) -> None:
+def _run_study(
+    name: str, profile: Profile, out: Path | None, seed: int, as_json: bool, only: Sequence[str] = ()
+) -> None:
     from cbdl.studies.study import find, run
 
-    with _reported(lambda: "No report was written."):
-        numbers = run(find(name), profile, out, seed, _note, (lambda part: None) if as_json else show.part)
+    with reported(lambda: "No report was written."):
+        quiet = (lambda part: None) if as_json else show.part
+        numbers = run(find(name), profile, out, seed, note, quiet, only)
     if as_json:
-        _print_json(numbers)
+        print_json(numbers)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
-    _note(f"Warning: {message}")
+    note(f"Warning: {message}")
 
 
 def main() -> None:

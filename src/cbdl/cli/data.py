@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated
 
 import typer
 
+from cbdl.cli.options import Json
+from cbdl.cli.reporting import fail, note, print_json
 from cbdl.data.catalogue import CATALOGUE, data_set
 from cbdl.data.fetch import fetch, folder, is_there
 from cbdl.data.formats import DataError
@@ -23,7 +24,6 @@ Where = Annotated[
     Path | None,
     typer.Option("--folder", help="Where data sets are. [default: CBDL_DATA, or the user's cache]"),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 @data.command("list", epilog="\b\nExample:\n  cbdl data list")
@@ -34,7 +34,7 @@ def list_(where: Where = None, as_json: Json = False) -> None:
         for one in CATALOGUE.values()
     ]
     if as_json:
-        typer.echo(json.dumps({"folder": str(folder(where)), "data": rows}))
+        print_json({"folder": str(folder(where)), "data": rows})
         return
     typer.echo(f"in {folder(where)}:")
     for row in rows:
@@ -54,18 +54,15 @@ def fetch_(
     try:
         one = data_set(name)
     except ValueError as error:
-        _fail(error, 2)
+        fail(str(error), 2)
     try:
-        place = fetch(one, where, lambda text: typer.echo(text, err=True))
+        place = fetch(one, where, note)
     except (OSError, DataError) as error:
-        _fail(error, 1)
+        fail(str(error), 1)
     except KeyboardInterrupt:
-        typer.echo("Stopped. What was fetched is kept; call again to go on.", err=True)
-        raise typer.Exit(130) from None
+        fail("Stopped. What was fetched is kept; call again to go on.", 130)
     names = sorted(path.name for path in place.iterdir())
-    typer.echo(json.dumps({"folder": str(place), "files": names}) if as_json else place)
-
-
-def _fail(error: Any, code: int) -> NoReturn:
-    typer.echo(f"Error: {error}", err=True)
-    raise typer.Exit(code)
+    if as_json:
+        print_json({"folder": str(place), "files": names})
+    else:
+        typer.echo(place)

@@ -7,29 +7,21 @@ whole hull is derived here, once.
 
 from __future__ import annotations
 
-import copy
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeAlias, overload
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from cbdl.credal import decide as rules
-from cbdl.credal._border import (
-    Array,
-    ArrayLike,
-    Border,
-    extreme_weights,
-    float64,
-    log_of_base,
-    log_survival_of,
-)
+from cbdl.credal._border import Array, ArrayLike, float64, log_of_base, log_survival_of
 from cbdl.credal._optimum import Certified, Optimum
 from cbdl.credal.answers import Decomposition, Region, Uncertainty
-from cbdl.credal.origin import Origin, Source
+from cbdl.credal.batched import Batched
+from cbdl.credal.origin import Origin
 
 if TYPE_CHECKING:
     from cbdl.credal.euclidean.mixture import DiagonalMixture
@@ -37,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Average",
     "Base",
+    "Cost",
     "CredalSet",
     "Decomposition",
     "Distribution",
@@ -59,27 +52,19 @@ Base = float | Literal["classes"] | None
 Distribution: TypeAlias = "ArrayLike | tuple[ArrayLike, ...] | CredalSet"
 """One distribution per set: its parameters in the form of the kind of set, or a credal set with one extreme."""
 
+Cost: TypeAlias = ArrayLike | Literal["index"] | None
+"""What moving probability from class i to class j costs: (J, J), or "index" for |i - j|."""
+
 Average: TypeAlias = "Array | CredalSet | DiagonalMixture"
 """A mixture of the extremes in the form of the kind of set; `CredalSet.point` is the same form for all."""
 
 
-class CredalSet(ABC):
+class CredalSet(Batched):
     """The convex hull of finitely many distributions. Batch dimensions come first."""
 
-    _border: Border
-    _parameters: tuple[Tensor, ...]
-    _batch: torch.Size
-    _extremes: int
     _classes: int | None = None
 
-    _source: Source | None = None
-
     # --- what each kind of space supplies, as float64 tensors ------------------------------------------
-
-    def _hold(self, border: Border, *parameters: Tensor) -> None:
-        """Keep what determines the extremes, checked: float64 tensors (..., m, k) of one batch and one m."""
-        self._border, self._parameters = border, parameters
-        self._batch, self._extremes = parameters[0].shape[:-2], int(parameters[0].shape[-2])
 
     @abstractmethod
     def _probabilities(self, event: Any) -> Tensor:
@@ -124,118 +109,9 @@ class CredalSet(ABC):
     def _extreme_mask(self) -> Tensor:
         """(..., m) bool: which elements are not mixtures of the others; of equal ones, the first is."""
 
-    # --- parameters ------------------------------------------------------------------------------------
-
-    if TYPE_CHECKING:
-        # each kind has its own; a checker that only knows of a credal set lets all of them pass
-        @property
-        def probs(self) -> Array: ...
-        @property
-        def loc(self) -> Array: ...
-        @property
-        def scale(self) -> Array: ...
-        @property
-        def weights(self) -> Array: ...
-
-    else:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            own = [n for n in ("probs", "loc", "scale", "weights") if hasattr(type(self), n)]
-            hint = (
-                f"; its parameters are {', '.join(own)}"
-                if name in ("probs", "loc", "scale", "weights")
-                else ""
-            )
-            raise AttributeError(f"a {type(self).__name__} has no {name!r}{hint}")
-
-    # --- shape -----------------------------------------------------------------------------------------
-
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The shape of the batch of sets; () for a single one."""
-        return tuple(self._batch)
-
-    @property
-    def num_extremes(self) -> int:
-        """m, the number of distributions that generate the set."""
-        return self._extremes
-
-    def __len__(self) -> int:
-        """The number of sets along the first batch dimension."""
-        if not self._batch:
-            raise TypeError("this is a single set, without a batch: it has no length (see num_extremes)")
-        return self._batch[0]
-
-    def __bool__(self) -> bool:
-        return True  # a single set has no length to ask
-
-    def __iter__(self) -> Iterator[Self]:
-        """The sets along the first batch dimension."""
-        return (self[i] for i in range(len(self)))
-
-    def __getitem__(self, index: Any) -> Self:
-        """The sets at `index` of the batch, with their origin: `cs[3]`, `cs[:10]`, `cs[mask]`."""
-        if not self._batch:
-            raise IndexError(
-                "this is a single set, without a batch to index; see its parameters for the extremes"
-            )
-        index = tuple(_as_numpy(i) for i in index) if isinstance(index, tuple) else _as_numpy(index)
-        flat = np.arange(self._batch.numel()).reshape(self._batch)[index]
-        at = tuple(torch.from_numpy(np.asarray(i)) for i in np.unravel_index(flat, self._batch))
-        new = self._like(*(t[at] for t in self._parameters))
-        new._source = None if self._source is None else self._source.at(at)
-        return new
-
-    def _like(self, *parameters: Tensor) -> Self:
-        """Another set of the same kind and settings, whose parameters are known to be good, of no origin."""
-        new = copy.copy(self)
-        new._hold(self._border, *parameters)
-        new._source = None
-        return new
-
-    def _flattened(self) -> tuple[Tensor, ...]:
-        """The parameters as (B, m, k): one batch dimension."""
-        return tuple(t.reshape(-1, *t.shape[-2:]) for t in self._parameters)
-
-    def _batched(self, x: Tensor) -> Tensor:
-        """x (B, ...) in the shape of the batch."""
-        return x.reshape((*self._batch, *x.shape[1:]))
-
-    # --- origin ----------------------------------------------------------------------------------------
-
-    @property
-    def origin(self) -> Origin | None:
-        """Where the set comes from, if a model made it."""
-        return None if self._source is None else self._source.origin
-
-    def with_origin(self, origin: Origin) -> Self:
-        """The same set, coming from `origin`, whose members are its extremes in order."""
-        if len(origin.members) != self.num_extremes:
-            raise ValueError(f"origin has {len(origin.members)} members for {self.num_extremes} extremes")
-        new = self._like(*self._parameters)
-        new._source = Source(origin)
-        return new
-
-    @property
-    def members(self) -> tuple[Any, ...] | None:
-        """Who the extremes are, in order, where a model made the set: its (prior, likelihood) pairs.
-
-        After `reduce` of a batch its sets may have kept different ones: a tuple per set, nested like the batch.
-        """
-        return None if self._source is None else self._source.members
-
-    @property
-    def floor(self) -> Array | None:
-        """(...,): the epistemic uncertainty (nats) that Monte Carlo noise alone would show; nan where it is unknown.
-
-        None if no model made the set. Computed once; `reduce` does not change it.
-        """
-        return None if self._source is None else self._border.out(self._source.floor_of(self))
-
-    @property
-    def noise(self) -> Array | None:
-        """Another name of `floor`."""
-        return self.floor
+    @abstractmethod
+    def _distance(self, p: Distribution, kind: str, order: float | None, cost: Cost) -> Optimum:
+        """What `distance` asks for, in the shape of its answer, with its certificate."""
 
     # --- envelopes (proposition "extrema_gen_lem": computed on the extremes, true for the hull) -----------
 
@@ -313,6 +189,19 @@ class CredalSet(ABC):
             gap=out(upper.gap / unit),
             error=out(error / unit),
         )
+
+    @property
+    def floor(self) -> Array | None:
+        """(...,): the epistemic uncertainty (nats) that Monte Carlo noise alone would show; nan where it is unknown.
+
+        None if no model made the set. Computed once; `reduce` does not change it.
+        """
+        return None if self._source is None else self._border.out(self._source.floor_of(self))
+
+    @property
+    def noise(self) -> Array | None:
+        """Another name of `floor`."""
+        return self.floor
 
     def decomposition(self, base: Base = None) -> Decomposition:
         """Noise in the data, doubt about parameters, disagreement between members; of predictions of a model."""
@@ -432,28 +321,42 @@ class CredalSet(ABC):
         """(...,) bool: whether p is a mixture of the extremes."""
 
     @overload
-    @abstractmethod
     def distance(
         self,
         p: Distribution,
         kind: str = "kl",
         *,
         order: float | None = None,
+        cost: Cost = None,
         certificate: Literal[False] = False,
     ) -> Array: ...
     @overload
-    @abstractmethod
     def distance(
-        self, p: Distribution, kind: str = "kl", *, order: float | None = None, certificate: Literal[True]
+        self,
+        p: Distribution,
+        kind: str = "kl",
+        *,
+        order: float | None = None,
+        cost: Cost = None,
+        certificate: Literal[True],
     ) -> Certified: ...
-    @abstractmethod
     def distance(
-        self, p: Distribution, kind: str = "kl", *, order: float | None = None, certificate: bool = False
+        self,
+        p: Distribution,
+        kind: str = "kl",
+        *,
+        order: float | None = None,
+        cost: Cost = None,
+        certificate: bool = False,
     ) -> Array | Certified:
-        """inf over the hull of the distance to p. Paper: proposition "dist_lemma".
+        """inf over the hull of the distance to p (see `contains`). Paper: proposition "dist_lemma".
 
-        `order` is for "renyi". With `certificate`, the value with its gap and the weights of the nearest mixture.
+        Kinds: see `distance` of `cbdl.credal.classes`, `.line` and `.euclidean`. `order` is for "renyi", `cost` for the
+        Wasserstein distances between classes: (J, J), or "index" for ``|i - j|``. With `certificate`, the value with
+        its gap and the weights of the nearest mixture; of bounds per class the nearest distribution itself.
         """
+        optimum = self._distance(p, kind, order, cost)
+        return optimum.out(self._border) if certificate else self._border.out(optimum.value)
 
     # --- one distribution instead of many --------------------------------------------------------------
 
@@ -473,19 +376,11 @@ class CredalSet(ABC):
     def center(self) -> Average:
         """The centre of gravity of the extremes."""
 
-    # --- arguments -------------------------------------------------------------------------------------
-
-    def _weights(self, weights: ArrayLike | None) -> Tensor:
-        """(..., m): weights of the extremes, checked; equal ones for None."""
-        return extreme_weights(weights, self.num_extremes, self._batch).to(self._device)
-
-    @property
-    def _device(self) -> torch.device:
-        return self._parameters[0].device
-
     def _unit(self, base: Base) -> float:
         return log_of_base(base, self._classes)
 
 
-def _as_numpy(index: Any) -> Any:
-    return index.detach().cpu().numpy() if isinstance(index, Tensor) else index
+def no_cost(cost: Cost) -> None:
+    """A ValueError if a cost is given where outcomes are no classes."""
+    if cost is not None:
+        raise ValueError("cost is for Wasserstein distances between classes; leave it out here")

@@ -97,7 +97,10 @@ def _apply(job: Job) -> None:
     s = job.settings
     torch.set_num_threads(job.threads)
     torch.set_default_dtype(s["dtype"])
-    torch.use_deterministic_algorithms(s["deterministic"], warn_only=s["warn_only"])
+    here = settings_here()
+    if any(s[name] != here[name] for name in ("deterministic", "warn_only")):
+        # asked for only where it changes something: torch imports its compiler for this, which takes seconds
+        torch.use_deterministic_algorithms(s["deterministic"], warn_only=s["warn_only"])
     torch.set_float32_matmul_precision(s["precision"])
     memory.set_limit(s["memory"])
 

@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cbdl import recipe
+from cbdl.bayes.learned import Chains
 from cbdl.bayes.likelihoods import Likelihood
 from cbdl.credal import CredalSet, Region
 from cbdl.estimators.networks import WarmStart
@@ -24,6 +25,7 @@ from cbdl.estimators.weights import Floats, merged
 from cbdl.evaluate.conformal import Conformity, conformity
 from cbdl.left_out import folds_for
 from cbdl.model import CBDL
+from cbdl.prediction import averaged
 
 ROWS = 4096
 """Rows that are predicted at once; memory does not grow with the number of rows."""
@@ -36,6 +38,7 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
     conformity_: Conformity | None
     """The levels that training outcomes needed, each predicted as if it had not been seen; None: not asked for."""
     _target_checks: ClassVar[dict[str, Any]] = {}
+    _chains: ClassVar[Chains]
 
     def _train(self, X: Floats, y: NDArray[Any], weights: Floats | None, parts: Sequence[Likelihood]) -> Self:
         """Fit the model, leave out members that the data refute, and see what level regions need."""
@@ -47,6 +50,7 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
             parts,
             method if begun is None else WarmStart(method, begun),
             plausible=self.plausible,
+            chains=self._chains,
             seed=self._seed(),
             standardize=self.standardize,
             engine=self.engine,
@@ -59,6 +63,9 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
         self.model_ = model
         return self
 
+    def _architectures(self, X: Floats) -> Any:
+        return recipe.hidden(len(X)) if self.architectures is None else self.architectures
+
     def _levels(self, model: CBDL) -> Conformity:
         """The levels that training outcomes needed."""
         return model.conformity(self.calibration)
@@ -67,7 +74,7 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
         """Set the levels of calibrated regions by these rows, which must not be those of `fit`."""
         check_is_fitted(self)
         X, y = validate_data(self, X, y, reset=False, dtype=np.float64, **self._target_checks)
-        self.conformity_ = conformity(self._sets(X), self._outcomes(y))
+        self.conformity_ = conformity(averaged(self._sets(X)), self._outcomes(y))
         return self
 
     def _region(
@@ -78,7 +85,7 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
             raise ValueError(f'calibration is {calibration!r}; give "fit" or None')
         if method is not None or calibration is None or self.conformity_ is None:
             return sets.region(alpha, plain if method is None else method)
-        return self.conformity_.region(sets, alpha)
+        return self.conformity_.region(averaged(sets), alpha)
 
     def _seed(self) -> int:
         """`random_state` itself if it is a number, so that CBDL with the same seed gives the same model."""

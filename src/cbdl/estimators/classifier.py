@@ -24,13 +24,14 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
     """A classifier that knows what it does not know: K priors x S networks, and a credal set for every row.
 
     - `priors`: one or more priors (or mappings of patterns to priors); None: four Normals, see `cbdl.recipe.PRIORS`
-    - `architectures`: one network each: the widths of hidden layers, or a function (inputs, outputs) -> nn.Module
+    - `architectures`: one network each: the widths of hidden layers, or a function (inputs, outputs) -> nn.Module;
+      None: `cbdl.recipe.hidden`
     - `activation` of the hidden layers: "relu", "tanh", "gelu" or "silu"
     - `method`: an inference method such as `cbdl.Laplace()`; None: `cbdl.MCLMC` of so many `steps`
     - `plausible`: members that predict rows which they have not seen clearly worse than the best are left out; 0: none
     - `calibration`: how the levels of `predict_set` are found without rows of their own: "weights", "folds" or "auto"
       (see `CBDL.left_out`); None: not at all, which saves time
-    - `samples`: draws from every posterior for a prediction, or "auto"
+    - `samples`: draws from every chain of every posterior for a prediction, or "auto"
     - `decision`: what `predict` says: the likeliest label of the "average" (`predict_proba`), or the "maximin" one
     - `class_weight`: a mapping of labels to weights, or "balanced"
     - `standardize`: inputs to (weighted) mean 0 and variance 1
@@ -47,17 +48,18 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
     >>> bool(clf.score(X[1::2], y[1::2]) > 0.9)
     True
     >>> clf.predict_set(X[:2], alpha=0.05).shape, clf.predict_credal(X[:2])
-    ((2, 3), CategoricalCredalSet(batch_shape=(2,), num_extremes=4, num_classes=3))
+    ((2, 3), CategoricalCredalSet(batch_shape=(2,), num_extremes=16, num_classes=3))
     """
 
     classes_: NDArray[Any]
+    _chains = recipe.CHAINS_OF["classification"]
 
     def __init__(
         self,
         priors: Sequence[PriorLike] | None = None,
-        architectures: Sequence[Architecture] = recipe.HIDDEN,
+        architectures: Sequence[Architecture] | None = None,
         *,
-        activation: str = "relu",
+        activation: str = recipe.ACTIVATION,
         method: Method | None = None,
         steps: int = recipe.STEPS,
         plausible: float = recipe.PLAUSIBLE,
@@ -109,7 +111,7 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
                 "set warm_start=False to start again"
             )
         self.classes_ = classes
-        nets = factories(self.architectures, X.shape[1], len(classes), self.activation)
+        nets = factories(self._architectures(X), X.shape[1], len(classes), self.activation)
         return self._train(X, labels, weights, [likelihoods.Categorical(net) for net in nets])
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -40,7 +40,7 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
 
     >>> import numpy as np
     >>> X = np.linspace(-3, 3, 60)[:, None]
-    >>> reg = CredalRegressor(steps=300, random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> reg = CredalRegressor(steps=300, plausible=0, random_state=0).fit(X, np.sin(X[:, 0]))
     >>> lower, upper = reg.predict_interval([[0.0], [9.0]])
     >>> bool(upper[1] - lower[1] > 3 * (upper[0] - lower[0]))      # it was never trained at 9
     True
@@ -48,12 +48,14 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
 
     _target_checks: ClassVar[dict[str, Any]] = {"multi_output": True, "y_numeric": True}
 
+    _chains = recipe.CHAINS_OF["regression"]
+
     def __init__(
         self,
         priors: Sequence[PriorLike] | None = None,
-        architectures: Sequence[Architecture] = recipe.HIDDEN,
+        architectures: Sequence[Architecture] | None = None,
         *,
-        activation: str = "relu",
+        activation: str = recipe.ACTIVATION,
         noise: Scale | Sequence[Scale] | None = None,
         predictive: Form = "mixture",
         method: Method | None = None,
@@ -102,7 +104,7 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
         parts = []
         for noise in noises:
             outputs = math.prod(self._shape) * (2 if noise == "heteroscedastic" else 1)
-            nets = factories(self.architectures, X.shape[1], outputs, self.activation)
+            nets = factories(self._architectures(X), X.shape[1], outputs, self.activation)
             parts += [likelihoods.Normal(net, scale=noise) for net in nets]
         return self._train(X, targets, weights, parts)
 

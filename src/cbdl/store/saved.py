@@ -19,7 +19,7 @@ from cbdl import memory
 from cbdl.bayes.cohort import Cohort, Member
 from cbdl.bayes.data import Data, Standard
 from cbdl.bayes.flat import Layout
-from cbdl.bayes.learned import Learned, Part
+from cbdl.bayes.learned import Chains, Learned, Part
 from cbdl.bayes.likelihoods import Likelihood
 from cbdl.bayes.methods import Method, Posterior
 from cbdl.bayes.predictive import activations
@@ -39,6 +39,8 @@ class Saved:
     priors: tuple[PriorLike, ...]
     likelihoods: tuple[Likelihood, ...]
     method: Method
+    plausible: float
+    chains: Chains
     seed: int
     standardize: bool
     trainable: tuple[str, ...] | None
@@ -69,6 +71,8 @@ def _described(saved: Saved) -> tuple[dict[str, Any], dict[str, Tensors]]:
         "priors": encode(saved.priors, shared, "priors"),
         "likelihoods": encode(saved.likelihoods, shared, "likelihoods"),
         "method": encode(saved.method, shared, "method"),
+        "plausible": saved.plausible,
+        "chains": saved.chains,
         "rows": learned.size,
         "seed": saved.seed,
         "standardize": saved.standardize,
@@ -152,6 +156,8 @@ def _built(
         priors,
         likelihoods,
         method,
+        float(manifest.get("plausible", 0.0)),
+        manifest.get("chains", "averaged"),
         manifest["seed"],
         manifest["standardize"],
         trainable,

@@ -7,8 +7,11 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-FORMAT = 2
+FORMAT = 3
 """The number of this layout; it grows when an older cbdl could no longer read what is written."""
+SINCE = {"plausible": 3, "chains": 3}
+"""Entries that older formats which are still read do not have, and the format that brought them."""
+OLDEST = 2
 MOST = 10_000
 """Priors or likelihoods of the largest model that is read."""
 SHARED = "shared.safetensors"
@@ -37,6 +40,11 @@ def positive(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
+def share(value: Any) -> bool:
+    """Whether `value` is a number from 0 to 1."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+
+
 def _words(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(v, str) for v in value)
 
@@ -59,6 +67,8 @@ ENTRIES: dict[str, tuple[Test, str]] = {
     "likelihoods": (_specs, "a list of likelihoods"),
     "method": (lambda v: isinstance(v, dict), "an inference method"),
     "rows": (positive, "a positive number"),
+    "plausible": (share, "a share from 0 to 1"),
+    "chains": (lambda v: v in ("averaged", "extremes"), '"averaged" or "extremes"'),
     "seed": (lambda v: whole(v, -(1 << 63)), "a whole number"),
     "standardize": (lambda v: isinstance(v, bool), "true or false"),
     "trainable": (lambda v: v is None or _words(v), "null or a list of patterns"),
@@ -83,17 +93,18 @@ def check_manifest(manifest: Any) -> None:
         raise ModelError(
             f"it has format {manifest['format']}, this version of cbdl reads {FORMAT}; install a newer cbdl"
         )
-    if manifest["format"] < FORMAT:
+    if manifest["format"] < OLDEST:
         raise ModelError(
-            f"it has format {manifest['format']}, from a development version of cbdl; this one reads {FORMAT}: "
-            "train the model again"
+            f"it has format {manifest['format']}, from a development version of cbdl; this one reads "
+            f"{OLDEST} and later: train the model again"
         )
-    for name, (test, words) in ENTRIES.items():
+    entries = {n: own for n, own in ENTRIES.items() if SINCE.get(n, OLDEST) <= manifest["format"]}
+    for name, (test, words) in entries.items():
         if name not in manifest:
             raise ModelError(f"the entry {name!r} is missing")
         if not test(manifest[name]):
             raise ModelError(f"{name!r} is {_short(manifest[name])}, not {words}")
-    unknown = set(manifest) - set(ENTRIES) - {"format"}
+    unknown = set(manifest) - set(entries) - {"format"}
     if unknown:
         raise ModelError(f"it has an entry {min(unknown)!r}, which this version of cbdl does not know")
     _check_parts(manifest)

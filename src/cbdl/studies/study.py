@@ -6,7 +6,7 @@ Every module of `cbdl.studies` that is listed in `NAMES` has a `STUDY`. The comm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -18,7 +18,7 @@ from cbdl.tables.files import UsageError
 
 Profile = Literal["smoke", "cpu", "paper"]
 """Under a minute, for the tests; as long as two cores need for sound numbers; the paper's own settings."""
-NAMES = ("demo", "methods")
+NAMES = ("demo", "methods", "tables")
 """The studies, each a module of `cbdl.studies`."""
 
 
@@ -30,6 +30,12 @@ class Context:
     seed: int
     folder: Path | None
     note: Callable[[str], None]
+    only: tuple[str, ...] = ()
+    """Which of the study's `choices` are asked for; empty: all."""
+
+    def wants(self, name: str) -> bool:
+        """Whether `name` is asked for."""
+        return not self.only or name in self.only
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,8 @@ class Study:
     summary: str
     profiles: tuple[Profile, ...]
     parts: Callable[[Context], Iterator[Part]]
+    choices: tuple[str, ...] = ()
+    """What a run may be confined to, by name."""
 
 
 def find(name: str) -> Study:
@@ -57,22 +65,32 @@ def run(
     seed: int = 0,
     note: Callable[[str], None] = lambda text: None,
     show: Callable[[Part], None] = lambda part: None,
+    only: Sequence[str] = (),
 ) -> dict[str, Any]:
     """All parts one after the other, each shown as soon as it is there; then the report in the folder `out`.
 
-    Returns the numbers of every part. `note` hears what is being done.
+    Returns the numbers of every part. `note` hears what is being done; `only` picks some of the study's choices.
     """
     if profile not in study.profiles:
         raise UsageError(
             f"{study.name} has no profile {profile!r}; it has {', '.join(map(repr, study.profiles))}"
         )
+    _check_choices(study, only)
     folder = None if out is None else Path(out)
     if folder is not None:
         report.check(folder)
     parts: list[Part] = []
-    for part in study.parts(Context(profile, seed, folder, note)):
+    for part in study.parts(Context(profile, seed, folder, note, tuple(only))):
         parts.append(part)
         show(part)
     if folder is not None:
         note(f"\nReport: {report.write(folder, study.summary, parts, note)}")
     return {part.name: part.numbers for part in parts}
+
+
+def _check_choices(study: Study, only: Sequence[str]) -> None:
+    unknown = [name for name in only if name not in study.choices]
+    if unknown and not study.choices:
+        raise UsageError(f"only is {unknown[0]!r}, but {study.name} runs as a whole")
+    if unknown:
+        raise UsageError(f"{study.name} has no {unknown[0]!r}; only picks from {', '.join(study.choices)}")

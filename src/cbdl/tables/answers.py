@@ -14,7 +14,7 @@ from cbdl import recipe
 from cbdl.credal import CredalSet, Region
 from cbdl.evaluate.conformal import Conformity
 from cbdl.model import CBDL, load
-from cbdl.prediction import FORMS, Form
+from cbdl.prediction import FORMS, Form, averaged
 from cbdl.store import ModelError, read_manifest
 from cbdl.tables.columns import Column, as_number, encode, from_json, to_json
 from cbdl.tables.files import Chunk, Floats, TableError, UsageError, chunks
@@ -59,7 +59,7 @@ class Trained:
         """The calibrated region, or the plain one of the kind that is asked for."""
         levels = self.conformity.get(options.predictive) if options.method is None else None
         if levels is not None:
-            return levels.region(credal, options.alpha)
+            return levels.region(averaged(credal), options.alpha)
         return credal.region(options.alpha, options.method or "union")
 
 

@@ -35,7 +35,8 @@ class Settings:
     target: str
     task: Literal["auto", "classification", "regression"] = "auto"
     priors: tuple[Prior, ...] = recipe.PRIORS
-    nets: tuple[tuple[int, ...], ...] = recipe.HIDDEN
+    nets: tuple[tuple[int, ...], ...] | None = None
+    """The widths of hidden layers, one tuple per network; None: those of the default model."""
     drop: tuple[str, ...] = ()
     impute: bool = False
     steps: int = recipe.STEPS
@@ -98,6 +99,7 @@ def fit(
         _likelihoods(settings, table),
         recipe.method(settings.steps, temperature=settings.temperature),
         plausible=settings.plausible,
+        chains=recipe.CHAINS_OF[table.task],
         seed=settings.seed,
         dtype=recipe.DTYPE,
         engine=engine,
@@ -181,13 +183,18 @@ def _split(rows: int, settings: Settings) -> tuple[npt.NDArray[np.intp], npt.NDA
 
 def _likelihoods(settings: Settings, table: Learnable) -> list[likelihoods.Likelihood]:
     inputs, outputs = table.X.shape[1], len(table.classes) or 1
+    hiddens = recipe.hidden(len(table.X)) if settings.nets is None else settings.nets
     if table.task == "classification":
-        return [likelihoods.Categorical(nets.mlp(inputs, outputs, hidden)) for hidden in settings.nets]
+        return [likelihoods.Categorical(_net(inputs, outputs, hidden)) for hidden in hiddens]
     return [
-        likelihoods.Normal(nets.mlp(inputs, 2 if noise == "heteroscedastic" else 1, hidden), scale=noise)
+        likelihoods.Normal(_net(inputs, 2 if noise == "heteroscedastic" else 1, hidden), scale=noise)
         for noise in recipe.NOISES
-        for hidden in settings.nets
+        for hidden in hiddens
     ]
+
+
+def _net(inputs: int, outputs: int, hidden: Sequence[int]) -> nets.Net:
+    return nets.mlp(inputs, outputs, hidden, recipe.ACTIVATION)
 
 
 def _blocks(X: Floats, y: Labels) -> Iterator[tuple[Floats, Labels]]:

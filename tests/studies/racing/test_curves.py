@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from racing_cases import circle, stadium_points, wavy_points
 from scipy.special import ellipe
 
 from cbdl.studies.racing.curves import chords, closed_curve, crossing, distances
+from trials import trials
 
 
 def test_length_curvature_and_heading_of_an_ellipse():
@@ -93,7 +94,7 @@ def brute_force(points):
     return None
 
 
-@settings(deadline=None, max_examples=150)
+@trials(150)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=4, max_size=9, unique=True))
 def test_crossings_are_those_of_brute_force(points):
     assert crossing(np.array(points, dtype=np.float64)) == brute_force(points)

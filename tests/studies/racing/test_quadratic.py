@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import lsq_linear
 
 from cbdl.studies.racing.quadratic import CircularMatrix, gram, minimise_in_box
+from trials import trials
 
 
 def problem(N, seed, ridge=0.1):
@@ -33,7 +34,7 @@ def truth(dense, g, lower, upper):
     return lsq_linear(root, -np.linalg.solve(root.T, g), (lower, upper), method="bvls", tol=1e-14).x
 
 
-@settings(deadline=None, max_examples=40)
+@trials(40)
 @given(st.integers(6, 40), st.integers(0, 10_000))
 def test_the_optimum_is_that_of_bounded_least_squares(N, seed):
     H, dense, g, lower, upper = problem(N, seed)
@@ -47,7 +48,7 @@ def test_the_optimum_is_that_of_bounded_least_squares(N, seed):
     assert optimum.gap <= 1e-7 * (1.0 + abs(value))
 
 
-@settings(deadline=None, max_examples=20)
+@trials(20)
 @given(st.integers(6, 30), st.integers(0, 10_000))
 def test_without_active_bounds_it_is_a_linear_system(N, seed):
     H, dense, g, _, _ = problem(N, seed)

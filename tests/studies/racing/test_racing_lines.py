@@ -46,7 +46,7 @@ def test_derivatives_of_bends_are_their_differences():
 
 
 def test_the_race_line_is_the_optimum_that_scipy_finds():
-    track = wavy_track(seed=3, length=40.0)
+    track = wavy_track(seed=3, length=25.0)
     n = race_offsets(track, CAR)
     lower, upper = bounds(track, CAR)
     shape = Shape(track.centre, np.zeros_like(n), np.full_like(n, FREE), SHORTNESS)
@@ -65,6 +65,7 @@ def test_the_race_line_is_the_optimum_that_scipy_finds():
         options=options,
     )
     assert shape.value(n) <= truth.fun * (1.0 + 1e-4)
+    assert shape.value(start) > 1.1 * truth.fun
     assert ((n >= lower) & (n <= upper)).all()
 
 
@@ -89,8 +90,7 @@ def test_lines_keep_their_offsets_on_straights(embedded):
         assert np.abs(left - offset).max() < 0.25
 
 
-@pytest.mark.parametrize("radius", [0.6, 0.8, 1.2])
-@pytest.mark.parametrize("mirror", [1.0, -1.0])
+@pytest.mark.parametrize(("radius", "mirror"), [(0.6, 1.0), (0.8, -1.0), (1.2, 1.0)])
 def test_lines_are_drivable_in_hairpins(radius, mirror):
     """At 0.6 m the centre line itself is tighter than the steering (0.74 m)."""
     points = stadium_points(radius=radius) * [1.0, mirror]

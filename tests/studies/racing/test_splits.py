@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from racing_cases import circle_track, circling, wavy_track
 
 from cbdl.studies.racing import blocked_split, cut_windows, held_out_stretches, line_held_out, random_split
 from cbdl.studies.racing.splits import PARTS
+from trials import trials
 
 
 def laps(length=300.0, lines=("centre", "race"), speeds=(4.0, 7.5), steps=9000):
@@ -34,7 +35,7 @@ def touched(windows, rows, bins=100_000):
     return covered[:bins] | covered[bins : 2 * bins] | covered[2 * bins :]
 
 
-@settings(deadline=None, max_examples=25)
+@trials(25)
 @given(seed=st.integers(0, 10_000), stretches=st.integers(1, 5))
 def test_no_place_of_the_track_is_in_two_parts(seed, stretches):
     split = blocked_split(WINDOWS, seed, stretches)
@@ -46,7 +47,7 @@ def test_no_place_of_the_track_is_in_two_parts(seed, stretches):
     assert len(np.unique(rows)) == len(rows)
 
 
-@settings(deadline=None, max_examples=25)
+@trials(25)
 @given(seed=st.integers(0, 10_000))
 def test_pairs_of_windows_of_two_parts_do_not_overlap(seed):
     """Interval against interval, on the circle."""

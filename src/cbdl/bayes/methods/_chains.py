@@ -19,6 +19,9 @@ from cbdl.bayes.train import Record
 
 from .protocol import Posterior, common, prefixed
 
+FAR = 0.25
+"""Nats a row: a chain whose fit of the training rows is that far behind the best one of its member is stuck."""
+
 
 @dataclass(frozen=True)
 class ChainsPosterior(Posterior):
@@ -65,9 +68,9 @@ class ChainsPosterior(Posterior):
         return points.mean(1), points.std(1, correction=0)
 
     def gather(self, groups: Sequence[Sequence[int]]) -> Self:
-        """Chains that were members put together; one that failed gives way to a sibling that did not."""
-        failures = {} if self.record is None else self.record.failures
-        chosen = [_healthy(group, set(failures)) for group in groups]
+        """Chains that were members put together; one that failed, or that never came near the rows, gives way to a
+        sibling that did."""
+        chosen = [_healthy(group, _lost(self.record, group)) for group in groups]
         index = torch.tensor(chosen, device=self.points.device)
         firsts = [group[0] for group in groups]
         noises = self.noise_points[index].flatten(1, 2)
@@ -81,6 +84,17 @@ class ChainsPosterior(Posterior):
             return gathered
         return gathered.with_record(self.record.gather(groups, gathered.points))
 
+    def by_chain(self) -> tuple[Self, int]:
+        members, count = self.points.shape[:2]
+        noises = self.noise_points.flatten(0, 1).unsqueeze(1)
+        apart = replace(
+            self.with_record(None).only([i for i in range(members) for _ in range(count)]),
+            points=self.points.flatten(0, 1).unsqueeze(1),
+            noise_points=noises,
+            noise=noises.mean((1, 2)).to(self.noise.dtype),
+        )
+        return apart, count
+
     def state(self) -> dict[str, Tensor]:
         own = {"points": self.points, "noise_points": self.noise_points, "noise": self.noise}
         return {**own, **prefixed(self.buffers, "buffer")}
@@ -89,6 +103,18 @@ class ChainsPosterior(Posterior):
     def from_state(cls, cohort: Cohort, state: Mapping[str, Tensor]) -> ChainsPosterior:
         """The posterior that `state()` of another one describes."""
         return cls(state["points"], state["noise_points"], **common(cohort, state))
+
+
+def _lost(record: Record | None, group: Sequence[int]) -> set[int]:
+    """The chains of a group that failed, or whose fit is far behind that of the best sibling."""
+    if record is None:
+        return set()
+    lost = {i for i in group if i in record.failures}
+    well = [i for i in group if i not in lost]
+    if not isinstance(record, ChainsRecord) or not record.nll.numel() or not well:
+        return lost
+    nll = record.nll.mean(1)
+    return lost | {i for i in well if float(nll[i]) > min(float(nll[j]) for j in well) + FAR}
 
 
 def _healthy(group: Sequence[int], failed: set[int]) -> list[int]:
@@ -106,16 +132,20 @@ class ChainsRecord(Record):
     """Split R-hat of every parameter (members, P); symmetric networks have several modes and large values."""
     ess: Tensor = field(default_factory=lambda: torch.empty(0))
     """Effective number of draws of every parameter (members, P)."""
+    nll: Tensor = field(default_factory=lambda: torch.empty(0))
+    """Mean negative log density of a training row along every chain (members, chains), standardised units."""
     lost: Tensor = field(default_factory=lambda: torch.empty(0))
-    """Chains that failed and gave way to others (members,)."""
+    """Chains that failed, or were far behind, and gave way to others (members,)."""
 
     def gather(self, groups: Sequence[Sequence[int]], points: Tensor) -> Self:
         """The record of members from that of their chains, which are now `points` (members, chains, D, P)."""
         index = torch.tensor([list(group) for group in groups])
-        lost = torch.tensor([sum(i in self.failures for i in group) for group in groups])
+        lost = torch.tensor([len(_lost(self, group)) for group in groups])
         # a member has failed if all its chains have
         failures = {
-            j: self.failures[group[0]] for j, group in enumerate(groups) if int(lost[j]) == len(group)
+            j: self.failures[group[0]]
+            for j, group in enumerate(groups)
+            if all(i in self.failures for i in group)
         }
         own = {
             f.name: getattr(self, f.name)[index].flatten(1)

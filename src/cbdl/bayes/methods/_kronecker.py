@@ -84,10 +84,39 @@ def _serves(module: nn.Module) -> bool:
     )
 
 
+Rooted = Callable[
+    [dict[str, Tensor], Tensor, Tensor, Buffers, Tensor], tuple[dict[str, Tensor], dict[str, Tensor]]
+]
+"""(nudges of the layers' outputs, theta, noise, buffers, rows) -> derivatives of the root of the Fisher information by
+the nudges, and the layers' inputs."""
+
+
 def _moments(
     cohort: Cohort, theta: Tensor, noise: Tensor, buffers: Buffers, data: TrainingData, chosen: list[Layer]
 ) -> dict[str, tuple[Tensor, Tensor]]:
     """A (members, inputs, inputs) and G (members, outputs, outputs) of every layer, float64."""
+    cohort.forward.network.eval()
+    nudge = {layer.name: theta.new_zeros(layer.shape) for layer in chosen}
+    by_row = vmap(_rooted(cohort, data, chosen), in_dims=(None, None, None, None, 0))
+    sums: dict[str, tuple[Tensor, Tensor]] = {}
+    cost = sum(int(torch.Size(layer.shape).numel()) * 16 for layer in chosen)
+    for batch in data.parts(max(1, min(512, budget() // (cost * theta.shape[0])))):
+        weight = (batch.weight * data.size).expand(batch.x.shape[0]).sqrt()
+        if cohort.forward.way == "loop":
+            g, a = _one_by_one(by_row, nudge, theta, noise, buffers, batch.x)
+        else:
+            g, a = vmap(by_row, in_dims=(None, 0, 0, 0, None))(nudge, theta, noise, buffers, batch.x)
+        for layer in chosen:
+            left = (a[layer.name] * weight[:, None, None]).flatten(1, 2).double()
+            right = (layer.outputs(g[layer.name]) * weight[:, None, None, None]).flatten(1, 3).double()
+            both = (left.mT @ left, right.mT @ right)
+            old = sums.get(layer.name)
+            sums[layer.name] = both if old is None else (old[0] + both[0], old[1] + both[1])
+    return sums
+
+
+def _rooted(cohort: Cohort, data: TrainingData, chosen: list[Layer]) -> Rooted:
+    """For one member and one row."""
     network, constants = cohort.forward.network, cohort.forward.constants
 
     def root(
@@ -109,33 +138,23 @@ def _moments(
         finally:
             for h in hooks:
                 h.remove()
-        return fisher_root(cohort.likelihood, out[None, None], q[None], data.held.y.shape[1:], cohort.unit)[
-            0, 0, 0
-        ], seen
+        event = data.held.y.shape[1:]
+        return fisher_root(cohort.likelihood, out[None, None], q[None], event, cohort.unit)[0, 0, 0], seen
 
-    nudge = {layer.name: theta.new_zeros(layer.shape) for layer in chosen}
-    by_row = vmap(jacrev(root, has_aux=True), in_dims=(None, None, None, None, 0))
-    sums: dict[str, tuple[Tensor, Tensor]] = {}
-    network.eval()
-    cost = sum(int(torch.Size(layer.shape).numel()) * 16 for layer in chosen)
-    for batch in data.parts(max(1, min(512, budget() // (cost * theta.shape[0])))):
-        weight = (batch.weight * data.size).expand(batch.x.shape[0]).sqrt()
-        if cohort.forward.way == "loop":
-            parts = [
-                by_row(nudge, theta[i], noise[i], {n: b[i] for n, b in buffers.items()}, batch.x)
-                for i in range(theta.shape[0])
-            ]
-            g = {n: torch.stack([p[0][n] for p in parts]) for n in nudge}
-            a = {n: torch.stack([p[1][n] for p in parts]) for n in nudge}
-        else:
-            g, a = vmap(by_row, in_dims=(None, 0, 0, 0, None))(nudge, theta, noise, buffers, batch.x)
-        for layer in chosen:
-            left = (a[layer.name] * weight[:, None, None]).flatten(1, 2).double()
-            right = (layer.outputs(g[layer.name]) * weight[:, None, None, None]).flatten(1, 3).double()
-            both = (left.mT @ left, right.mT @ right)
-            old = sums.get(layer.name)
-            sums[layer.name] = both if old is None else (old[0] + both[0], old[1] + both[1])
-    return sums
+    rooted: Rooted = jacrev(root, has_aux=True)
+    return rooted
+
+
+def _one_by_one(
+    by_row: Rooted, nudge: dict[str, Tensor], theta: Tensor, noise: Tensor, buffers: Buffers, x: Tensor
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """All members in turn, for networks that cannot be batched over them."""
+    parts = [
+        by_row(nudge, theta[i], noise[i], {n: b[i] for n, b in buffers.items()}, x)
+        for i in range(theta.shape[0])
+    ]
+    g, a = ({n: torch.stack([p[side][n] for p in parts]) for n in nudge} for side in (0, 1))
+    return g, a
 
 
 def kronecker(

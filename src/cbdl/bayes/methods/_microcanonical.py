@@ -20,8 +20,7 @@ OUTER = 0.1931833275037836
 """Share of a step's turn before its first and after its last move (McLachlan 1995)."""
 VARIANCE = 0.01
 """Energy variance per coordinate that the step size aims at. Public recipes for networks begin with 0.5 and end with
-0.1; chains then sit visibly above the posterior's temperature (sine with a gap: log densities of the training rows
-between -1.4 and 0.4 instead of 0.3 and 0.5)."""
+0.1; chains then sit visibly above the posterior's temperature."""
 MEMORY = 99 / 101
 """What an average over the last steps forgets in a step: it looks about 100 steps back."""
 FIRST = 5e-3

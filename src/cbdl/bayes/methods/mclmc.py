@@ -23,6 +23,7 @@ from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.forward import cast
 from cbdl.bayes.rows import Batch, Data, TrainingData
 from cbdl.bayes.train import Adam, Plan, Record, Run, train
+from cbdl.bayes.wide import Space
 
 from ._chains import ChainsPosterior, ChainsRecord, ess, rhat
 from ._microcanonical import Guard, Motion, Tuning, move
@@ -32,6 +33,8 @@ from .protocol import Method
 FULL = 4096
 """Tables of at most so many rows are used whole at every step, unless the user says otherwise."""
 MINIBATCH = 512
+PATIENT = 0.5
+"""The share of the optimisation in which rows that are not fitted yet are not taken for noise."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +161,9 @@ class Sampler:
             "kept": start.new_zeros(len(self.place), settings.draws, self.place.shape[1]),
             "errors": start.new_zeros(2, len(self.place), dtype=torch.float64),
             "undone": start.new_zeros(len(self.place), dtype=torch.float64),
+            "potential": start.new_zeros(len(self.place), dtype=torch.float64),
         }
+        self.space = Space()
         self._here: tuple[Tensor, Tensor] | None = None
         self._batch: Batch | None = None
 
@@ -168,14 +173,23 @@ class Sampler:
 
     # ------------------------------------------------------------------------------------ the target density
 
-    def potential(self, place: Tensor, batch: Batch | None) -> tuple[Tensor, Tensor]:
+    def potential(
+        self, place: Tensor, batch: Batch | None, *, patient: bool = False
+    ) -> tuple[Tensor, Tensor]:
         """U = N mean NLL / T - log prior at every chain's place (chains, P + Q), and its gradient."""
         theta, noise = place[:, : self.parameters].unsqueeze(1), place[:, self.parameters :]
         scale = self.total / self.settings.temperature
         value, slope = self.prior(place)
         for part in self.parts if batch is None else (batch,):
             nll, by_theta, by_noise = self.cohort.gradient(
-                theta, noise, part, self.buffers_of_chains, scale, training=False
+                theta,
+                noise,
+                part,
+                self.buffers_of_chains,
+                scale,
+                training=False,
+                patient=patient,
+                space=self.space,
             )
             value += scale * nll[:, 0]
             slope[:, : self.parameters] += by_theta[:, 0]
@@ -198,11 +212,14 @@ class Sampler:
 
     def gradient(self, batch: Batch, step: int, steps: int) -> tuple[Tensor, Tensor]:
         """U / N, mean over chains, and its gradient."""
-        if self.whole:
-            value, slope = self._here if self._here is not None else self.potential(self.place, None)
-        else:
-            value, slope = self.potential(self.place, batch)
+        patient = step < PATIENT * self.settings.optimise
+        if not self.whole:
+            value, slope = self.potential(self.place, batch, patient=patient)
             self._batch = batch
+        elif self._here is not None:
+            value, slope = self._here
+        else:
+            value, slope = self.potential(self.place, None, patient=patient)
         self._here = value, slope
         loss = value.view(self.layout).mean(1) / self.total
         return loss, (slope / self.total).view(self.members, -1)
@@ -245,6 +262,7 @@ class Sampler:
         self._here = (there.potential, there.slope) if self.whole else None
         if number >= settings.warmup:
             self._keep(number - settings.warmup, error, lost)
+            self.state["potential"] += there.potential - self.prior(there.place)[0]
 
     def _keep(self, number: int, error: Tensor, lost: Tensor) -> None:
         s, thin = self.state, self.settings.thin
@@ -271,6 +289,8 @@ class Sampler:
             length=self.tuning.length.view(self.layout).clone(),
             energy_variance=((second - first.square()) / self.place.shape[1]).view(self.layout),
             undone=s["undone"].view(self.layout).clone(),
+            nll=s["potential"].view(self.layout)
+            * (settings.temperature / self.total / (settings.draws * settings.thin)),
         )
         seeds = tuple(m.seed for m in self.cohort.members[:: settings.chains])
         buffers = cast(self.buffers, dtype)

@@ -106,6 +106,10 @@ class Posterior(ABC):
             raise NotImplementedError(f"{type(self).__name__} is not made of chains that are trained apart")
         return self.only([group[0] for group in groups])
 
+    def by_chain(self) -> tuple[Self, int]:
+        """Every chain of every member as a member of its own, those of a member side by side, and how many each has."""
+        return self, 1
+
     def with_record(self, record: Record | None) -> Self:
         """The same posterior with another record."""
         other = copy.copy(self)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, overload
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,8 +19,8 @@ from cbdl.credal._border import (
     is_single_precision,
     probability_tolerance,
 )
-from cbdl.credal._optimum import Certified, Optimum
-from cbdl.credal.base import Base, CredalSet, Distribution, Gamble, Utility
+from cbdl.credal._optimum import Optimum
+from cbdl.credal.base import Base, Cost, CredalSet, Distribution, Gamble, Utility
 from cbdl.credal.classes import hartley, hull, regions
 from cbdl.credal.classes.arguments import class_cost, distributions, utilities
 from cbdl.credal.classes.distance import distance
@@ -230,45 +230,10 @@ class CategoricalCredalSet(CredalSet):
         inside = hull.contains(P, target, self._tolerance(hull.TOLERANCE))
         return self._border.out(inside.reshape(shape))
 
-    @overload
-    def distance(
-        self,
-        p: Distribution,
-        kind: str = "kl",
-        *,
-        order: float | None = None,
-        cost: ArrayLike | Literal["index"] | None = None,
-        certificate: Literal[False] = False,
-    ) -> Array: ...
-    @overload
-    def distance(
-        self,
-        p: Distribution,
-        kind: str = "kl",
-        *,
-        order: float | None = None,
-        cost: ArrayLike | Literal["index"] | None = None,
-        certificate: Literal[True],
-    ) -> Certified: ...
-    def distance(
-        self,
-        p: Distribution,
-        kind: str = "kl",
-        *,
-        order: float | None = None,
-        cost: ArrayLike | Literal["index"] | None = None,
-        certificate: bool = False,
-    ) -> Array | Certified:
-        """inf over the hull of the distance to `p` (see `contains`); kinds: see `cbdl.credal.classes.distance`.
-
-        `order` is for "renyi", `cost` for the Wasserstein distances: (J, J), or "index" for ``|i - j|``. With
-        `certificate`, the value with its gap and the weights of the nearest mixture.
-        """
+    def _distance(self, p: Distribution, kind: str, order: float | None, cost: Cost) -> Optimum:
         P, target, shape = self._against(p)
-        best = distance(
-            P, target, kind, order=order, cost=class_cost(cost, self.num_classes, self._device)
-        ).reshaped(shape)
-        return best.out(self._border) if certificate else self._border.out(best.value)
+        where = class_cost(cost, self.num_classes, self._device)
+        return distance(P, target, kind, order=order, cost=where).reshaped(shape)
 
     def _against(self, p: Distribution) -> tuple[Tensor, Tensor, torch.Size]:
         """Sets (n, m, J) and distributions (n, J) in pairs, and the shape of the answer."""

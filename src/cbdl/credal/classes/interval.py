@@ -26,7 +26,7 @@ from cbdl.credal._border import (
     probability_tolerance,
 )
 from cbdl.credal._optimum import Certified, Optimum
-from cbdl.credal.base import Base, CredalSet, Distribution, Gamble, Utility
+from cbdl.credal.base import Base, Cost, CredalSet, Distribution, Gamble, Utility
 from cbdl.credal.classes import box, box_decide, box_regions, hartley, hull, regions
 from cbdl.credal.classes.arguments import class_cost, distributions, utilities
 from cbdl.credal.classes.box_distance import distance
@@ -294,43 +294,11 @@ class IntervalCredalSet(CredalSet):
         inside = (near - target).abs().sum(-1) <= self._tolerance(hull.TOLERANCE)
         return self._border.out(inside.reshape(shape))
 
-    @overload
-    def distance(
-        self,
-        p: Distribution,
-        kind: str = "kl",
-        *,
-        order: float | None = None,
-        cost: ArrayLike | Literal["index"] | None = None,
-        certificate: Literal[False] = False,
-    ) -> Array: ...
-    @overload
-    def distance(
-        self,
-        p: Distribution,
-        kind: str = "kl",
-        *,
-        order: float | None = None,
-        cost: ArrayLike | Literal["index"] | None = None,
-        certificate: Literal[True],
-    ) -> Certified: ...
-    def distance(
-        self,
-        p: Distribution,
-        kind: str = "kl",
-        *,
-        order: float | None = None,
-        cost: ArrayLike | Literal["index"] | None = None,
-        certificate: bool = False,
-    ) -> Array | Certified:
-        """inf over the set of the distance to `p`; kinds, `order` and `cost` as in `CategoricalCredalSet.distance`.
-
-        With `certificate`, the value with its gap and, as weights, the nearest distribution of the set.
-        """
+    def _distance(self, p: Distribution, kind: str, order: float | None, cost: Cost) -> Optimum:
+        """Its weights are the nearest distribution of the set."""
         low, high, target, shape = self._against(p)
         where = class_cost(cost, self.num_classes, self._device)
-        best = distance(low, high, target, kind, order=order, cost=where).reshaped(shape)
-        return best.out(self._border) if certificate else self._border.out(best.value)
+        return distance(low, high, target, kind, order=order, cost=where).reshaped(shape)
 
     def _against(self, p: Distribution) -> tuple[Tensor, Tensor, Tensor, torch.Size]:
         """Bounds (n, J) twice and distributions (n, J), and the shape of the answer."""

@@ -21,8 +21,8 @@ from cbdl.credal._border import (
     check_positive,
     float64,
 )
-from cbdl.credal._optimum import Certified, Optimum
-from cbdl.credal.base import Base, CredalSet, Distribution, Gamble, Utility
+from cbdl.credal._optimum import Optimum
+from cbdl.credal.base import Base, Cost, CredalSet, Distribution, Gamble, Utility, no_cost
 from cbdl.credal.classes.distance import check_kind
 from cbdl.credal.euclidean import diagonal, distance
 from cbdl.credal.euclidean.events import Bounds, bounds, event_probabilities, expectations
@@ -323,28 +323,9 @@ class DiagonalNormalCredalSet(CredalSet):
         )
         return self._border.out((near.all(-1).any(-1) | ~used).all(-1))
 
-    @overload
-    def distance(
-        self,
-        p: Distribution,
-        kind: str = "kl",
-        *,
-        order: float | None = None,
-        certificate: Literal[False] = False,
-    ) -> Array: ...
-    @overload
-    def distance(
-        self, p: Distribution, kind: str = "kl", *, order: float | None = None, certificate: Literal[True]
-    ) -> Certified: ...
-    def distance(
-        self, p: Distribution, kind: str = "kl", *, order: float | None = None, certificate: bool = False
-    ) -> Array | Certified:
-        """inf over the hull of the distance to p, a (loc, scale) pair or a set with one extreme.
-
-        kind: "kl" (KL(q || p)), "reverse-kl", "tv", "hellinger", "chi2", "renyi" with `order`, or "w2". With
-        `certificate=True` also the gap, the standard error and the weights; "w2" is a bracket, [value -
-        gap, value]. See `cbdl.credal.euclidean.distance`. Paper: proposition "dist_lemma".
-        """
+    def _distance(self, p: Distribution, kind: str, order: float | None, cost: Cost) -> Optimum:
+        """Paper: proposition "dist_lemma". "w2" is a bracket, [value - gap, value]."""
+        no_cost(cost)
         order = check_kind(kind, distance.KINDS, order)
         kind = "kl" if order == 1 and kind == "renyi" else kind
         *target, batch = self._target(p)
@@ -358,8 +339,7 @@ class DiagonalNormalCredalSet(CredalSet):
             return distance.distance(a, b, c, d, kind, order, samples, self._nodes.seed)
 
         optimum = until(solve, every[0].shape[0], self._nodes.samples, self._tolerance, self._loc.device)
-        optimum = optimum.reshaped(batch)
-        return optimum.out(self._border) if certificate else self._border.out(optimum.value)
+        return optimum.reshaped(batch)
 
     def _target(self, p: Distribution) -> tuple[Tensor, Tensor, torch.Size]:
         """loc and scale (..., d) of p, and the batch shape of an answer."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal, overload
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,8 +24,8 @@ from cbdl.credal._border import (
     check_shape,
     float64,
 )
-from cbdl.credal._optimum import Certified, Optimum
-from cbdl.credal.base import Base, CredalSet, Distribution, Gamble
+from cbdl.credal._optimum import Optimum
+from cbdl.credal.base import Base, Cost, CredalSet, Distribution, Gamble, no_cost
 from cbdl.credal.classes import hull
 from cbdl.credal.line.entropy import entropies, entropies_and_upper, entropy_bounds_on_line, expectations
 from cbdl.credal.line.events import (
@@ -236,32 +236,12 @@ class _Line(CredalSet):
         inside = hull.contains(*coefficients_with(self._flat(), *target))
         return self._border.out(self._batched(inside))
 
-    @overload
-    def distance(
-        self,
-        p: Distribution,
-        kind: str = "kl",
-        *,
-        order: float | None = None,
-        certificate: Literal[False] = False,
-    ) -> Array: ...
-    @overload
-    def distance(
-        self, p: Distribution, kind: str = "kl", *, order: float | None = None, certificate: Literal[True]
-    ) -> Certified: ...
-    def distance(
-        self, p: Distribution, kind: str = "kl", *, order: float | None = None, certificate: bool = False
-    ) -> Array | Certified:
-        """inf over the hull of the distance to p (see `contains` for what p may be).
-
-        Kinds: see `cbdl.credal.line.distance`; `order` is for "renyi". With `certificate`, the value with its
-        gap and the weights of the nearest mixture. Paper: proposition "dist_lemma".
-        """
+    def _distance(self, p: Distribution, kind: str, order: float | None, cost: Cost) -> Optimum:
         from cbdl.credal.line.distance import distance
 
+        no_cost(cost)
         flat, target = self._flat(), self._target(p)
-        best = distance(flat.loc, flat.scale, flat.weights, *target, kind, order=order).reshaped(self._batch)
-        return best.out(self._border) if certificate else self._border.out(best.value)
+        return distance(flat.loc, flat.scale, flat.weights, *target, kind, order=order).reshaped(self._batch)
 
     def _target(self, p: Distribution) -> Parameters:
         """One distribution (B, M) for each set."""
