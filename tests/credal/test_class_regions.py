@@ -330,7 +330,7 @@ def test_bad_arguments_are_named() -> None:
         class_region(PAPER[None], 0.1, "union", slack=0.95)
 
 
-@settings(max_examples=30, deadline=None)
+@trials(30)
 @given(st.integers(0, 10**6), st.integers(32, 80), st.floats(0.01, 0.9))
 def test_of_many_classes_that_tie_those_of_the_lowest_index_belong(seed, classes, alpha):
     rng = np.random.default_rng(seed)

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, special, stats
 
@@ -19,6 +19,7 @@ from cbdl.credal.line.mixture import Extremes, piece_masses
 from cbdl.credal.line.quintic import mass, quintic
 from cbdl.credal.line.sketch import sketched
 from cbdl.credal.line.spectrum import MOST, even_grid, frequencies
+from trials import trials
 
 f64 = torch.float64
 EPS = float(np.finfo(float).eps)
@@ -100,7 +101,7 @@ def _parts(sets: Extremes) -> tuple[torch.Tensor, ...]:
     return sets.loc, sets.scale, sets.weights
 
 
-@settings(max_examples=8, deadline=None)
+@trials(8)
 @given(
     st.integers(0, 10**6),
     st.floats(0, 6),
@@ -130,7 +131,7 @@ def test_entropies_are_those_of_adaptive_quadrature_within_their_errors(seed, sp
         assert value[0, j].item() == pytest.approx(exact + math.log(unit), abs=error[0, j].item() + 1e-11)
 
 
-@settings(max_examples=10, deadline=None)
+@trials(10)
 @given(st.integers(0, 10**6), st.floats(0, 3))
 def test_the_upper_entropy_of_even_grids_is_that_of_panels(seed, spread):
     from cbdl.credal.line.entropy import _upper_on_panels
