@@ -14,6 +14,7 @@ from torch import Tensor
 from cbdl.credal._batch import in_chunks
 
 LOG_2PI = math.log(2 * math.pi)
+_ROOT_HALF = math.sqrt(0.5)
 
 
 def log_density(y: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
@@ -86,6 +87,17 @@ def log_box(lower: Tensor, upper: Tensor) -> Tensor:
     """(..., d): log(Phi(upper) - Phi(lower)) for standardised bounds, accurate in both tails and for thin
     slices.
     """
+    # What is outside, where it is less than half: two tails, both good to rounding.
+    outside = 0.5 * (torch.special.erfc(upper * _ROOT_HALF) + torch.special.erfc(-lower * _ROOT_HALF))
+    answer = torch.log1p(-outside)
+    rest = ~(outside < 0.5)
+    if rest.any():
+        answer[rest] = _log_slice(lower[rest], upper[rest])
+    return answer
+
+
+def _log_slice(lower: Tensor, upper: Tensor) -> Tensor:
+    """The same for slices that hold less than half, by the logarithms of both tails."""
     swap = lower > 0
     a, b = torch.where(swap, -upper, lower), torch.where(swap, -lower, upper)
     high, low = torch.special.log_ndtr(b), torch.special.log_ndtr(a)
