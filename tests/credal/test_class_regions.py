@@ -344,3 +344,23 @@ def test_of_many_classes_that_tie_those_of_the_lowest_index_belong(seed, classes
         expected[k] = True
         reached += p[k]
     assert np.array_equal(mask, expected)
+
+
+@trials(40)
+@given(
+    st.integers(0, 10**6), st.integers(32, 300), st.floats(0.001, 0.999), st.sampled_from([0.05, 1.0, 20.0])
+)
+def test_of_many_classes_the_union_is_that_of_sums_in_extended_precision(seed, classes, alpha, spread):
+    rng = np.random.default_rng(seed)
+    P = rng.dirichlet(np.full(classes, spread), (2, 3))
+    P[0, 0, rng.permutation(classes)[: classes // 2]] = 0
+    P /= P.sum(-1, keepdims=True)
+    mask = class_region(torch.from_numpy(P), alpha, "union").numpy()
+    for sets, ours in zip(P, mask, strict=True):
+        surely, perhaps = set(), set()
+        for p in sets:
+            order = np.argsort(-p, kind="stable")
+            before = np.cumsum(p[order], dtype=np.longdouble) - p[order]
+            for members, margin in ((surely, -2e-12), (perhaps, 1e-13)):
+                members.update(order[before < 1 - alpha + margin])
+        assert surely <= set(np.flatnonzero(ours)) <= perhaps | set(sets.argmax(-1))

@@ -98,8 +98,11 @@ def check_shape(x: Tensor, name: str, dims: str) -> None:
         )
 
 
-def check_probabilities(x: Tensor, name: str, tolerance: float, of: str = "row") -> Tensor:
-    """`x` (..., J) with every row non-negative and summing to 1 within `tolerance`, renormalised."""
+def check_probabilities(x: Tensor, name: str, tolerance: float, of: str = "row", own: bool = False) -> Tensor:
+    """`x` (..., J) with every row non-negative and summing to 1 within `tolerance`, renormalised.
+
+    In its place if it is our `own`, a copy of what the user gave.
+    """
     total = x.sum(-1, keepdim=True)
     if not torch.isfinite(total.sum()):
         check_finite(x, name)
@@ -116,7 +119,7 @@ def check_probabilities(x: Tensor, name: str, tolerance: float, of: str = "row")
             f"{place(name, at)} sums to {total[(*at, 0)].item():.9g}, not to 1 (tolerance {tolerance:g}); "
             f"divide each {of} by its sum"
         )
-    return x / total
+    return x.div_(total) if own else x / total
 
 
 def probability_tolerance(x: ArrayLike) -> float:

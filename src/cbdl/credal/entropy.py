@@ -24,8 +24,9 @@ _TINY = torch.finfo(torch.float64).tiny
 _MANY = 40
 """From this many outcomes on, one matrix product per set is faster than a loop over outcomes."""
 
-_SINGLE, _ROUGH, _INSIDE = 256, 1e-5, 1e-5
-"""From so many outcomes on, weights are first found in single precision: to this gap, so far inside the simplex."""
+_SINGLE, _ROUGH, _STEPS, _INSIDE = 256, 1e-6, 8, 1e-7
+"""From so many outcomes on, weights are first found in single precision: to this gap or in so many steps (rounding may
+keep it from the gap), so far inside the simplex."""
 
 _ASCENTS = 4
 """Cheap first-order steps before the Newton steps."""
@@ -80,7 +81,7 @@ def _maximise(P: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor,
 
 
 def _single_precision(P: Tensor, weights: Tensor | None, start: Tensor) -> Tensor:
-    """(B, m): weights with a gap of about 1e-5, found with half the memory to move; the rest is done in full."""
+    """(B, m): weights with a gap of about 1e-6, found with half the memory to move; the rest is done in full."""
     rough = _ManyOutcomes(P.float(), None if weights is None else weights.float())
 
     def objective(beta: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Hessian]:
@@ -88,7 +89,8 @@ def _single_precision(P: Tensor, weights: Tensor | None, start: Tensor) -> Tenso
         return value.double(), gradient.double(), lambda stay: hessian(stay).double()
 
     start = _mirror_ascent(rough, start.float()).double()
-    best = minimise(objective, *start.shape, device=P.device, tolerance=_ROUGH, start=start).point
+    B, m = start.shape
+    best = minimise(objective, B, m, device=P.device, tolerance=_ROUGH, max_steps=_STEPS, start=start).point
     best = best.clamp_min(_INSIDE / start.shape[1])
     return best / best.sum(-1, keepdim=True)
 
@@ -177,7 +179,7 @@ class _ManyOutcomes:
 
     def _gradient(self, log_q: Tensor) -> Tensor:
         slope = log_q + 1 if self.weights is None else (log_q + 1) * self.weights
-        return torch.bmm(self.P, slope[..., None])[..., 0]
+        return torch.bmm(slope[:, None], self.P.mT)[:, 0]  # from this side, several times as fast
 
     def _hessian(self, stay: Tensor) -> Tensor:
         if stay.shape[0] < self.P.shape[0]:

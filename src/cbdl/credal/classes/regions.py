@@ -33,6 +33,8 @@ ROUNDING = 1e-12
 
 _MANY = 32
 """From so many classes on, sorting values alone pays."""
+_BLOCK = 32
+"""Sorted probabilities that are summed together."""
 _SORTED = 1 << 22
 """Bytes of probabilities that are sorted at a time: the processor's cache."""
 
@@ -116,7 +118,7 @@ def log_survival(P: Tensor) -> Tensor:
 
 def region_from_mask(P: Tensor, mask: Tensor, border: Border, gap: Tensor | None = None) -> ClassRegion:
     """The region `mask` (..., J) of the sets `P` (..., m, J), with the probabilities it attains."""
-    inside = (P @ mask.to(P).unsqueeze(-1)).squeeze(-1)
+    inside = (mask.to(P).unsqueeze(-2) @ P.mT).squeeze(-2)  # from this side, several times as fast
     # A sum of probabilities may end an ulp above 1.
     return region_of(mask, inside.amin(-1).clamp(0, 1), inside.amax(-1).clamp(0, 1), border, gap)
 
@@ -201,17 +203,35 @@ def credible_set(p: Tensor, alpha: float, *, slack: float = 0.0, tolerance: floa
 
 
 def _credible_set(p: Tensor, target: float) -> Tensor:
-    """By values where the last one that belongs is not tied with one that does not: numpy sorts them much faster."""
     if p.device.type != "cpu" or p.shape[-1] < _MANY:
         return _ordered_set(p, target)
-    ordered = np.sort(p.numpy(), axis=-1)[..., ::-1]
-    # The class that makes the sum reach the target belongs: look at the sum before it.
-    last = (np.cumsum(ordered, axis=-1)[..., :-1] < target).sum(-1, keepdims=True)
-    mask = p >= torch.from_numpy(np.take_along_axis(ordered, last, -1))
-    tied = mask.sum(-1) != torch.from_numpy(last[..., 0] + 1)
+    least, tied = _least(p, target)
+    mask = p >= least
     if tied.any():
         mask[tied] = _ordered_set(p[tied], target)
     return mask
+
+
+def _least(p: Tensor, target: float) -> tuple[Tensor, Tensor]:
+    """(..., 1): the least probability that belongs to the credible set; (...,): whether one that does not is equal.
+
+    Values alone: numpy sorts them much faster. Sums of blocks first, then those within the block that matters.
+    """
+    J = p.shape[-1]
+    ordered = np.zeros((*p.shape[:-1], -(-J // _BLOCK) * _BLOCK))
+    np.negative(p.numpy(), out=ordered[..., :J])
+    ordered[..., :J].sort(-1)  # the most likely first
+    blocks = ordered.reshape(*p.shape[:-1], -1, _BLOCK)
+    before = -np.cumsum(blocks.sum(-1), -1)[..., :-1]
+    # The class that makes the sum reach the target belongs: look at the sum before it.
+    block = (before < target).sum(-1, keepdims=True)
+    start = np.take_along_axis(np.insert(before, 0, 0.0, -1), block, -1)
+    inner = np.take_along_axis(blocks, block[..., None], -2)[..., 0, :]
+    inside = (start - np.cumsum(inner, -1)[..., :-1] < target).sum(-1, keepdims=True)
+    last = np.minimum(block * _BLOCK + inside, J - 1)
+    least = np.take_along_axis(ordered, last, -1)
+    after = np.take_along_axis(ordered, np.minimum(last + 1, J - 1), -1)
+    return torch.from_numpy(-least), torch.from_numpy(((least == after) & (last + 1 < J))[..., 0])
 
 
 def _ordered_set(p: Tensor, target: float) -> Tensor:
@@ -230,7 +250,18 @@ def unproven(P: Tensor) -> Tensor:
 def _union(P: Tensor, target: float, tolerance: float) -> tuple[Tensor, Tensor]:
     """The classes that belong to the credible set of some extreme."""
     m, J = P.shape[-2:]
-    (mask,) = in_chunks(lambda p: (_credible_set(p, target).any(-2),), P, per_set=8 * m * J, memory=_SORTED)
+
+    def part(p: Tensor) -> tuple[Tensor]:
+        if p.device.type != "cpu" or J < _MANY:
+            return (_ordered_set(p, target).any(-2),)
+        least, tied = _least(p, target)
+        mask = (p - least).amax(-2) >= 0
+        rows = tied.any(-1)
+        if rows.any():
+            mask[rows] = _credible_set(p[rows], target).any(-2)
+        return (mask,)
+
+    (mask,) = in_chunks(part, P, per_set=8 * m * J, memory=_SORTED)
     return mask, unproven(P)
 
 

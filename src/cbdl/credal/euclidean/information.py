@@ -152,7 +152,7 @@ class _Information:
     def __call__(self, beta: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
         b, m = beta.shape
         self.s = torch.bmm(beta[:, self.order].view(b * m, 1, m), self.rho)[:, 0]
-        each = torch.bmm(self.rho, self.s.log()[..., None])
+        each = torch.bmm(self.s.log()[:, None], self.rho.mT)  # from this side, several times as fast
         cross = _folded(each.view(b, m, m)) / self.count
         gradient = cross + self.one - self.slope
         return (beta * (cross - self.slope)).sum(-1), gradient, self._hessian
