@@ -348,9 +348,13 @@ def test_of_many_classes_that_tie_those_of_the_lowest_index_belong(seed, classes
 
 @trials(40)
 @given(
-    st.integers(0, 10**6), st.integers(32, 300), st.floats(0.001, 0.999), st.sampled_from([0.05, 1.0, 20.0])
+    st.integers(0, 10**6),
+    st.integers(32, 300),
+    st.floats(0.001, 0.999),
+    st.sampled_from([0.05, 1.0, 20.0]),
+    st.sampled_from([0, 1e-6, -1e-6]),
 )
-def test_of_many_classes_the_union_is_that_of_sums_in_extended_precision(seed, classes, alpha, spread):
+def test_of_many_classes_the_union_is_that_of_sums_in_extended_precision(seed, classes, alpha, spread, edge):
     rng = np.random.default_rng(seed)
     P = rng.dirichlet(np.full(classes, spread), (2, 3))
     P[0, 0, rng.permutation(classes)[: classes // 2]] = 0
