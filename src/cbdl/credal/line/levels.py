@@ -21,6 +21,9 @@ from cbdl.credal.line.grids import Grid, sampled
 from cbdl.credal.line.mixture import Derivatives, Mixtures, solve
 from cbdl.credal.line.quintic import Node, quintic
 
+SETTLED = 1e-5
+"""After a step of so much of its natural length a crossing is known to full precision."""
+
 
 @dataclass(frozen=True)
 class Profile:
@@ -47,7 +50,7 @@ class Profile:
 class Crossings:
     """All points where mixtures cross their levels, flat, by owner and place; rising and falling alternate.
 
-    Each point is high + low; `score` is p'/p there, `rising` its sign.
+    Each point is high + low; `score` is p'/p there, `rising` its sign, `cell` the node at the left, where known.
     """
 
     owner: Tensor
@@ -55,6 +58,7 @@ class Crossings:
     low: Tensor
     rising: Tensor
     score: Tensor
+    cell: Tensor | None = None
 
 
 def shape_of(mix: Mixtures) -> Profile:
@@ -184,10 +188,17 @@ def _hidden(mix: Mixtures, grid: Grid, values: Derivatives) -> tuple[Tensor, Ten
     return node[pairs], split[pairs]
 
 
-def crossings(shape: Profile, level: Tensor, rows: Tensor | None = None) -> Crossings:
+def crossings(
+    shape: Profile,
+    level: Tensor,
+    rows: Tensor | None = None,
+    near: Crossings | None = None,
+    settled: float = SETTLED,
+) -> Crossings:
     """All points where log p = level, for the mixtures `rows` (R,) with levels (R,); owners count in `rows`.
 
-    `rows` may name a mixture several times, with different levels.
+    `rows` may name a mixture several times, with different levels. `near`: points to start from, in increasing cells,
+    where these are the same. `settled`: the last step, relative to the natural length; its cube is the error.
     """
     grid, mix = shape.grid, shape.mix
     if rows is None:
@@ -203,18 +214,40 @@ def crossings(shape: Profile, level: Tensor, rows: Tensor | None = None) -> Cros
         above = shape.logp[index] >= level[owner]
         place = (above[1:] != above[:-1]).nonzero()[:, 0]
         left, owner, rising = index[place], owner[place], above[place + 1]
-    return _refined(shape, rows[owner], owner, level[owner], left, rising)
+    return _refined(shape, rows[owner], owner, level[owner], left, rising, near, settled)
+
+
+def _guess(
+    shape: Profile, left: Tensor, start: Tensor, width: Tensor, level: Tensor, near: Crossings | None
+) -> Tensor:
+    """Where to look for the crossings first: where they were, or by the polynomials of their cells."""
+    guess, new = start.clone(), torch.arange(len(left), device=left.device)
+    if near is not None and near.cell is not None and len(near.cell):
+        index = torch.searchsorted(near.cell, left).clamp_max_(len(near.cell) - 1)
+        guess = torch.minimum(torch.maximum(near.low[index], start), start + width)
+        new = (near.cell[index] != left).nonzero()[:, 0]
+    if len(new):
+        line = quintic(width[new], shape.at(left[new]), shape.at(left[new] + 1))
+        zero = torch.zeros_like(level[new])
+        guess[new] = start[new] + width[new] * line.root(level[new], zero, zero + 1)
+    return guess
 
 
 def _refined(
-    shape: Profile, row: Tensor, owner: Tensor, level: Tensor, left: Tensor, rising: Tensor
+    shape: Profile,
+    row: Tensor,
+    owner: Tensor,
+    level: Tensor,
+    left: Tensor,
+    rising: Tensor,
+    near: Crossings | None,
+    settled: float,
 ) -> Crossings:
     """The crossings in the cells that start at the nodes `left`, to full precision."""
     mix, grid = shape.mix, shape.grid
     anchor, start, end, unit = grid.between(left, left + 1)
     a, b = shape.logp[left], shape.logp[left + 1]
-    line = quintic(end - start, shape.at(left), shape.at(left + 1))
-    guess = start + (end - start) * line.root(level, torch.zeros_like(level), torch.ones_like(level))
+    guess = _guess(shape, left, start, end - start, level, near)
     tail = torch.isinf(a) | torch.isinf(b)
     if tail.any():
         outer = _beyond(mix, row[tail], anchor[tail], level[tail], torch.isinf(b[tail]))
@@ -224,13 +257,13 @@ def _refined(
 
     def excess(index: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         logp, score, bend = mix.at(row[index], anchor[index], x)
-        # A step on the parabola cubes the error: 1e-5 of the natural length is the last step.
-        settled = 1e-5 * torch.minimum(unit[index], 1 / score.abs())
-        return logp - level[index], score, bend - score.square(), settled
+        # A step on the parabola cubes the error.
+        last = settled * torch.minimum(unit[index], 1 / score.abs())
+        return logp - level[index], score, bend - score.square(), last
 
     sign = torch.where(rising, 1.0, -1.0).to(torch.float64)
     place, score = solve(excess, start, end, guess, sign, unit)
-    return Crossings(owner, anchor, place, rising, score)
+    return Crossings(owner, anchor, place, rising, score, left)
 
 
 def _beyond(mix: Mixtures, row: Tensor, anchor: Tensor, level: Tensor, right: Tensor) -> Tensor:

@@ -7,7 +7,6 @@ mixtures themselves, whose number of components does not matter until then, reac
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -17,48 +16,47 @@ from cbdl.credal.line.mixture import parabola_step
 Node = tuple[Tensor, Tensor, Tensor]
 """At nodes: log p, its slope and its curvature."""
 
-STEPS = 4
+STEPS, PARABOLAS = 4, 3
+"""Steps to a turning point by the slope, and to a crossing by parabolas, which cube the error."""
 
 
 @dataclass(frozen=True)
 class Quintic:
-    """Polynomials in t from 0 to 1 along cells: coefficients of t^0 to t^5 (..., 6)."""
+    """Polynomials in t from 0 to 1 along cells: coefficients of t^0 to t^5 (6, ...)."""
 
     coefficients: Tensor
 
     def __getitem__(self, rows: Tensor) -> Quintic:
-        return Quintic(self.coefficients[rows])
-
-    @cached_property
-    def _derivatives(self) -> Tensor:
-        """(..., 3, 6): the coefficients, those of the slope and those of the curvature."""
-        c = self.coefficients
-        power = torch.arange(1, 6, dtype=c.dtype, device=c.device)
-        rows = c.new_zeros(*c.shape[:-1], 3, 6)
-        rows[..., 0, :] = c
-        rows[..., 1, :5] = c[..., 1:] * power
-        rows[..., 2, :4] = rows[..., 1, 1:5] * power[:4]
-        return rows
+        return Quintic(self.coefficients[:, rows])
 
     def at(self, t: Tensor) -> Node:
-        """Value, slope and curvature at t, by t."""
-        powers = torch.ones_like(self.coefficients)
-        powers[..., 1:] = t[..., None]
-        value, first, second = (self._derivatives @ powers.cumprod(-1)[..., None])[..., 0].unbind(-1)
-        return value, first, second
+        """Value, slope and curvature at t, by t; all by one scheme of Horner."""
+        rest = self.coefficients.unbind()
+        value, first, half = rest[5], torch.zeros_like(t), torch.zeros_like(t)
+        for c in reversed(rest[:5]):
+            half = torch.addcmul(first, half, t)
+            first = torch.addcmul(value, first, t)
+            value = torch.addcmul(c, value, t)
+        return value, first, 2 * half
+
+    def _value(self, t: Tensor) -> Tensor:
+        *rest, value = self.coefficients.unbind()
+        for c in reversed(rest):
+            value = torch.addcmul(c, value, t)
+        return value
 
     def root(self, level: Tensor, low: Tensor, high: Tensor) -> Tensor:
         """t from `low` to `high`, between which the polynomial is monotone, where it is about `level`."""
-        a, b = self.at(low)[0], self.at(high)[0]
+        a, b = self._value(low), self._value(high)
         t = low + (high - low) * ((level - a) / torch.where(a == b, 1.0, b - a)).clamp(0, 1)
-        for _ in range(STEPS):
+        for _ in range(PARABOLAS):
             value, first, second = self.at(t)
             t = (t + parabola_step(value - level, first, second)).nan_to_num(0.5).clamp(low, high)
         return t
 
     def turn(self) -> Tensor:
         """t from 0 to 1 where the slope, whose sign changes along the cell, is about 0."""
-        low = torch.zeros_like(self.coefficients[..., 0])
+        low = torch.zeros_like(self.coefficients[0])
         high = low + 1
         a, b = self.at(low)[1], self.at(high)[1]
         t = a / (a - b)
@@ -78,7 +76,7 @@ def quintic(width: Tensor, left: Node, right: Node) -> Quintic:
     slope = right[1] * width - d - 2 * c
     bend = 0.5 * right[2] * width.square() - c
     third, fourth = 10 * value - 4 * slope + bend, -15 * value + 7 * slope - 2 * bend
-    return Quintic(torch.stack([f, d, c, third, fourth, 6 * value - 3 * slope + bend], -1))
+    return Quintic(torch.stack([f, d, c, third, fourth, 6 * value - 3 * slope + bend]))
 
 
 def mass(width: Tensor, left: Node, right: Node) -> Tensor:
