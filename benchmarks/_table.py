@@ -18,10 +18,20 @@ class Row:
     target: float
     """The ratio peer_seconds / seconds that we promise."""
     note: str = ""
+    goal: float | None = None
+    """The ratio that we are after, where it is not the promised one; shown beside it, reached or missed."""
 
     @property
     def ratio(self) -> float:
         return self.peer_seconds / self.seconds
+
+    @property
+    def kept(self) -> bool:
+        return self.ratio >= self.target
+
+    @property
+    def reached(self) -> bool:
+        return self.goal is None or self.ratio >= self.goal
 
 
 def best_of(function: Callable[[], object], repeats: int = 3) -> float:

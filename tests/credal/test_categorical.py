@@ -424,8 +424,12 @@ def test_float32_softmax_is_accepted_and_renormalised():
 def test_the_input_is_not_changed_and_not_shared():
     probs = TABLE.copy()
     cs = CategoricalCredalSet(probs)
+    np.testing.assert_array_equal(probs, TABLE)
     probs[:] = 0
     np.testing.assert_allclose(cs.probs, TABLE)
+    tensor = torch.tensor(TABLE * (1 + 1e-8))
+    CategoricalCredalSet(tensor)
+    np.testing.assert_array_equal(tensor, TABLE * (1 + 1e-8))
 
 
 def test_a_large_batch_in_bounded_memory():

@@ -328,3 +328,46 @@ def test_bad_arguments_are_named() -> None:
         class_region(PAPER[None], 0.1, "smallest")
     with pytest.raises(ValueError, match=r"slack is 0\.95"):
         class_region(PAPER[None], 0.1, "union", slack=0.95)
+
+
+@trials(30)
+@given(st.integers(0, 10**6), st.integers(32, 80), st.floats(0.01, 0.9))
+def test_of_many_classes_that_tie_those_of_the_lowest_index_belong(seed, classes, alpha):
+    rng = np.random.default_rng(seed)
+    p = rng.integers(0, 4, classes).astype(float) + (rng.random(classes) < 0.1)
+    p = p / p.sum() if p.sum() else np.full(classes, 1 / classes)
+    mask = credible_set(torch.tensor(p)[None], alpha)[0].numpy()
+    reached, expected = 0.0, np.zeros(classes, dtype=bool)
+    for k in sorted(range(classes), key=lambda k: (-p[k], k)):
+        if reached >= 1 - alpha - 1e-12:
+            break
+        expected[k] = True
+        reached += p[k]
+    assert np.array_equal(mask, expected)
+
+
+@trials(40)
+@given(
+    st.integers(0, 10**6),
+    st.integers(32, 300),
+    st.floats(0.001, 0.999),
+    st.sampled_from([0.05, 1.0, 20.0]),
+    st.sampled_from([0, 1e-6, -1e-6]),
+)
+def test_of_many_classes_the_union_is_that_of_sums_in_extended_precision(seed, classes, alpha, spread, edge):
+    rng = np.random.default_rng(seed)
+    P = rng.dirichlet(np.full(classes, spread), (2, 3))
+    P[0, 0, rng.permutation(classes)[: classes // 2]] = 0
+    P /= P.sum(-1, keepdims=True)
+    if edge:  # the target next to the sum of a block of 32
+        share = np.sort(P[1, 2])[::-1][:32].sum() + edge
+        alpha = 1 - share if 0 < share < 1 else alpha
+    mask = class_region(torch.from_numpy(P), alpha, "union").numpy()
+    for sets, ours in zip(P, mask, strict=True):
+        surely, perhaps = set(), set()
+        for p in sets:
+            order = np.argsort(-p, kind="stable")
+            before = np.cumsum(p[order], dtype=np.longdouble) - p[order]
+            for members, margin in ((surely, -2e-12), (perhaps, 1e-13)):
+                members.update(order[before < 1 - alpha + margin])
+        assert surely <= set(np.flatnonzero(ours)) <= perhaps | set(sets.argmax(-1))

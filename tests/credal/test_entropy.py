@@ -300,3 +300,18 @@ def test_reference_entropies_are_those_of_scipy(scale):
 def test_bad_references_are_named(name, parameters, message):
     with pytest.raises(ValueError, match=message):
         reference_entropy(name, **parameters)
+
+
+@pytest.mark.parametrize("apart", [0.0, 1e-7, 1e-6, 1e-3, 1.0, 60.0])
+@pytest.mark.parametrize("distinct", [1, 4, 12])
+def test_of_many_classes_extremes_that_nearly_coincide_are_settled_too(apart, distinct):
+    """Their Hessian is singular in single precision; far apart, most weights matter and few classes do."""
+    g = torch.Generator().manual_seed(distinct)
+    logits = 2 * torch.randn(8, 1, 300, generator=g, dtype=torch.float64)
+    logits = logits + torch.randn(8, distinct, 300, generator=g, dtype=torch.float64)
+    logits = logits.repeat(1, 12 // distinct, 1)
+    P = (logits + apart * torch.randn(8, 12, 300, generator=g, dtype=torch.float64)).softmax(-1)
+    best = upper_entropy(P)
+    assert (best.gap < 1e-9).all()
+    q = (best.weights[:, None] @ P)[:, 0]
+    np.testing.assert_allclose(best.value, scipy.stats.entropy(q.numpy(), axis=-1), rtol=1e-12)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import integrate, optimize, special, stats
 
 from cbdl.credal._optimum import Optimum
-from cbdl.credal.euclidean import diagonal, distance, montecarlo
+from cbdl.credal.euclidean import diagonal, distance, information
 from cbdl.credal.euclidean.events import Box, HalfSpace
 from cbdl.credal.euclidean.mixture import DiagonalMixture
 from cbdl.credal.euclidean.sets import DiagonalNormalCredalSet
@@ -199,9 +199,10 @@ def test_the_epistemic_part_does_not_depend_on_the_unit(unit):
     assert float(found.total) == pytest.approx(float(reference.total + 2 * np.log(unit)), abs=1e-6)
 
 
-def test_very_different_scales_at_one_place():
+@pytest.mark.parametrize("unit", [1e8, 1e24])
+def test_very_different_scales_at_one_place(unit):
     """A needle in a haystack: the needle is invisible to the haystack's draws, and its share is right."""
-    cs = DiagonalNormalCredalSet(np.zeros((2, 2)), [[1e-8, 1e-8], [1e8, 1e8]])
+    cs = DiagonalNormalCredalSet(np.zeros((2, 2)), [[1 / unit, 1 / unit], [unit, unit]])
     found = cs.upper_entropy(certificate=True)
     assert float(found.value) == pytest.approx(special.logsumexp(cs.entropies()), abs=1e-9)
     near = DiagonalNormalCredalSet([[1e6], [1e6 + 1e-8]], 1e-8)
@@ -269,6 +270,29 @@ def test_answers_do_not_depend_on_the_batch_and_are_reproducible():
         np.testing.assert_allclose(whole[1, 2], answer(cs[1, 2]), rtol=1e-9)
     other = DiagonalNormalCredalSet(cs.loc, cs.scale, samples=256, seed=1)
     assert (other.upper_entropy() != cs.upper_entropy()).any()
+
+
+@trials(30)
+@given(
+    st.integers(0, 10**6),
+    st.integers(2, 6),
+    st.sampled_from([1, 3, 40]),
+    st.floats(-6, 1),
+    st.sampled_from([0, 0.01, 0.5]),
+)
+def test_single_precision_products_cost_far_less_than_simulation(seed, m, d, apart, spread):
+    """Against full precision throughout; relative to what is epistemic, where that is small."""
+    rng = np.random.default_rng(seed)
+    loc, scale = 10**apart * rng.normal(size=(4, m, d)), np.exp(spread * rng.normal(size=(4, m, d)))
+    cs = DiagonalNormalCredalSet(loc, scale, samples=256)
+    ours = cs.upper_entropy(certificate=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(information, "_SLIP", 0.0)
+        full = cs.upper_entropy(certificate=True)
+    allowed = 0.01 * full.error + 1e-9
+    assert (np.abs(ours.value - full.value) <= allowed).all()
+    assert (np.abs(ours.error - full.error) <= allowed).all()
+    assert (np.abs(ours.gap - full.gap) <= 0.01 * full.gap + 10 * allowed).all()
 
 
 def test_entropy_bounds_hold_and_are_the_choquet_integrals():
@@ -407,7 +431,7 @@ def test_certificates_also_hold_for_bad_weights(kind, monkeypatch):
         return Optimum(zero, zero, torch.full(A.shape[:2], 1 / A.shape[1], dtype=torch.float64), zero)
 
     good = answer()
-    monkeypatch.setattr(montecarlo, "minimise", uniform)
+    monkeypatch.setattr(information, "minimise", uniform)
     monkeypatch.setattr(distance, "minimise", uniform)
     monkeypatch.setattr(distance, "least_deviation", equal)
     monkeypatch.setattr(distance, "MAJORISATIONS", 0)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, special, stats
 
+from cbdl.credal.euclidean.montecarlo import ball_nodes, normal_nodes
 from cbdl.credal.euclidean.sets import DiagonalNormalCredalSet
 from trials import trials
 
@@ -298,3 +299,50 @@ def test_a_minimal_region_contains_what_its_shape_contains():
             which = smallest.shape == i
             other = credal.region(alpha, name).contains(y)
             np.testing.assert_array_equal(smallest.contains(y)[which], other[which])
+
+
+@trials(20)
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 5),
+    st.sampled_from([1, 2, 60]),
+    st.sampled_from([0.0, 0.1, 1.0, 8.0]),
+)
+def test_nodes_are_counted_as_if_all_were_looked_at_in_full(seed, m, d, spread):
+    """The volume and the probabilities of a union, from all nodes and all distances in float64 by numpy."""
+    rng = np.random.default_rng(seed)
+    loc, scale = rng.normal(0, 0.3, (3, m, d)), np.exp(spread * rng.normal(size=(3, m, d)))
+    region = DiagonalNormalCredalSet(loc, scale, samples=512).region(0.1)
+    u, z = (
+        nodes(d, 512, 1, torch.device("cpu")).flatten(0, 1).numpy() for nodes in (ball_nodes, normal_nodes)
+    )
+    radius = stats.chi2.ppf(0.9, d)
+    for b in range(3):
+        size, cover = [], []
+        for j in range(m):
+            y, x = (loc[b, j] + s * scale[b, j] * n for s, n in ((np.sqrt(radius), u), (1, z)))
+            held, near = (
+                (((n[:, None] - loc[b]) / scale[b]) ** 2).sum(-1) <= radius * (1 + 1e-14) for n in (y, x)
+            )
+            held[:, j] = True
+            size.append(np.mean(1 / held.sum(-1)) * np.exp(np.log(scale[b, j]).sum()))
+            cover.append(0.9 + np.mean(near.any(-1) & ((z**2).sum(-1) > radius)))
+        unit = np.exp(d / 2 * np.log(np.pi * radius) - special.gammaln(d / 2 + 1))
+        np.testing.assert_allclose(region.measure[b], unit * sum(size), rtol=1e-12 * d)
+        np.testing.assert_allclose(
+            [region.lower_probability[b], region.upper_probability[b]], [min(cover), max(cover)], rtol=1e-12
+        )
+
+
+def test_nodes_next_to_an_edge_are_told_apart():
+    """Ellipsoids whose edge a node misses by a billionth, on either side: in single precision half are mistaken."""
+    d, nodes = 60, 40
+    u = ball_nodes(d, 512, 1, torch.device("cpu")).flatten(0, 1).numpy()
+    reach = np.linalg.norm(u, axis=-1)
+    ratio = reach[:nodes] * (1 + 1e-9 * np.where(np.arange(nodes) % 2, 1, -1))
+    scale = np.ones((nodes, 2, d))
+    scale[:, 1] *= ratio[:, None]
+    region = DiagonalNormalCredalSet(np.zeros((nodes, 2, d)), scale, samples=512).region(0.1)
+    held = (reach <= ratio[:, None]).mean(-1)  # of the nodes of the large ellipsoid, by the small one
+    unit = ellipsoid(np.ones(d), stats.chi2.ppf(0.9, d))
+    np.testing.assert_allclose(region.measure, unit * (1 - held / 2 + ratio**d / 2), rtol=1e-11)

@@ -135,3 +135,17 @@ def test_the_mass_of_a_short_interval_has_all_its_digits(a, log_width):
         exact = (mpmath.erfc(-y / mpmath.sqrt(2)) - mpmath.erfc(-x / mpmath.sqrt(2))) / 2
         # A rounding of the exponent z^2 / 2 is z^2 / 2 of them in the result; tails cancel to 1 / SHORT.
         assert abs(mass - exact) <= 50 * EPS * (1 + a * a) * exact + 1e-300
+
+
+@pytest.mark.parametrize("scales", [(0.3, 1.0), (0.5, 0.5)])
+@pytest.mark.parametrize("alpha", [0.05, 0.5])
+def test_members_of_many_draws_are_settled_with_a_proof(scales, alpha):
+    """Regions that barely split or merge, as predictive mixtures of one noise scale have them, are the hard ones."""
+    rng = np.random.default_rng(0)
+    loc = rng.normal(0, 1, (60, 6, 1)) + rng.normal(0, 0.4, (60, 6, 32))
+    cs = MixtureCredalSet(loc, rng.uniform(*scales, (60, 6, 1)) + 0 * loc)
+    region = cs.region(alpha, "minimal")
+    assert (region.gap <= 1e-9 * region.measure).all()
+    assert (region.lower_probability >= 1 - alpha - 1e-12).all()
+    for other in ("union", "lower-density"):
+        assert (region.measure <= cs.region(alpha, other).measure * (1 + 1e-12)).all()

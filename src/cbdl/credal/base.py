@@ -172,8 +172,8 @@ class CredalSet(Batched):
         difference of two of them and does not.
         """
         unit = self._unit(base)
+        upper = self._upper_entropy()  # first: where the extremes' entropies come with it
         entropies, errors = self._entropies()
-        upper = self._upper_entropy()
         lower = entropies.amin(-1)
         # The hull holds its extremes: rounding must not put the maximum below the best of them.
         total = torch.maximum(upper.value, entropies.amax(-1))

@@ -34,6 +34,9 @@ from cbdl.credal.entropy import (
     upper_entropy,
 )
 
+_CACHE = 1 << 21
+"""Bytes of probabilities whose entropies are taken at a time."""
+
 
 class CategoricalCredalSet(CredalSet):
     """The convex hull of m probability vectors over J classes; `probs` is (..., m, J), numpy or torch.
@@ -60,7 +63,8 @@ class CategoricalCredalSet(CredalSet):
     def __init__(self, probs: ArrayLike) -> None:
         values = float64(probs, "probs")
         check_shape(values, "probs", "m J")
-        P = check_probabilities(values, "probs", probability_tolerance(probs), of="distribution")
+        tolerance, own = probability_tolerance(probs), not isinstance(probs, Tensor)
+        P = check_probabilities(values, "probs", tolerance, of="distribution", own=own)
         self._hold(border_of(probs), P)
         self._single, self._classes = is_single_precision(probs), P.shape[-1]
 
@@ -107,7 +111,7 @@ class CategoricalCredalSet(CredalSet):
 
     def _entropies(self) -> tuple[Tensor, Tensor]:
         m, J = self.num_extremes, self.num_classes
-        (values,) = in_chunks(lambda p: (entropy(p),), self._flat(), per_set=16 * m * J)
+        (values,) = in_chunks(lambda p: (entropy(p),), self._flat(), per_set=16 * m * J, memory=_CACHE)
         values = values.reshape(*self._batch, m)
         return values, torch.zeros_like(values)
 

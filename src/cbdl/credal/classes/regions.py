@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,6 +29,14 @@ from cbdl.credal.classes.cover import smallest_cover
 
 ROUNDING = 1e-12
 """A level that misses 1 - alpha by less is reached: 0.6 + 0.2 + 0.1 is 0.9. Use 1e-6 for float32 inputs."""
+
+
+_MANY = 32
+"""From so many classes on, sorting values alone pays."""
+_BLOCK = 32
+"""Sorted probabilities that are summed together."""
+_SORTED = 1 << 22
+"""Bytes of probabilities that are sorted at a time: the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +118,7 @@ def log_survival(P: Tensor) -> Tensor:
 
 def region_from_mask(P: Tensor, mask: Tensor, border: Border, gap: Tensor | None = None) -> ClassRegion:
     """The region `mask` (..., J) of the sets `P` (..., m, J), with the probabilities it attains."""
-    inside = (P * mask.unsqueeze(-2)).sum(-1)
+    inside = (mask.to(P).unsqueeze(-2) @ P.mT).squeeze(-2)  # from this side, several times as fast
     # A sum of probabilities may end an ulp above 1.
     return region_of(mask, inside.amin(-1).clamp(0, 1), inside.amax(-1).clamp(0, 1), border, gap)
 
@@ -194,6 +203,38 @@ def credible_set(p: Tensor, alpha: float, *, slack: float = 0.0, tolerance: floa
 
 
 def _credible_set(p: Tensor, target: float) -> Tensor:
+    if p.device.type != "cpu" or p.shape[-1] < _MANY:
+        return _ordered_set(p, target)
+    least, tied = _least(p, target)
+    mask = p >= least
+    if tied.any():
+        mask[tied] = _ordered_set(p[tied], target)
+    return mask
+
+
+def _least(p: Tensor, target: float) -> tuple[Tensor, Tensor]:
+    """(..., 1): the least probability that belongs to the credible set; (...,): whether one that does not is equal.
+
+    Values alone: numpy sorts them much faster. Sums of blocks first, then those within the block that matters.
+    """
+    J = p.shape[-1]
+    ordered = np.zeros((*p.shape[:-1], -(-J // _BLOCK) * _BLOCK))
+    np.negative(p.numpy(), out=ordered[..., :J])
+    ordered[..., :J].sort(-1)  # the most likely first
+    blocks = ordered.reshape(*p.shape[:-1], -1, _BLOCK)
+    before = -np.cumsum(blocks.sum(-1), -1)[..., :-1]
+    # The class that makes the sum reach the target belongs: look at the sum before it.
+    block = (before < target).sum(-1, keepdims=True)
+    start = np.take_along_axis(np.insert(before, 0, 0.0, -1), block, -1)
+    inner = np.take_along_axis(blocks, block[..., None], -2)[..., 0, :]
+    inside = (start - np.cumsum(inner, -1)[..., :-1] < target).sum(-1, keepdims=True)
+    last = np.minimum(block * _BLOCK + inside, J - 1)
+    least = np.take_along_axis(ordered, last, -1)
+    after = np.take_along_axis(ordered, np.minimum(last + 1, J - 1), -1)
+    return torch.from_numpy(-least), torch.from_numpy(((least == after) & (last + 1 < J))[..., 0])
+
+
+def _ordered_set(p: Tensor, target: float) -> Tensor:
     ordered, order = p.sort(dim=-1, descending=True, stable=True)
     # The class that makes the sum reach the target belongs: look at the sum before it.
     keep = torch.ones_like(p, dtype=torch.bool)
@@ -209,7 +250,18 @@ def unproven(P: Tensor) -> Tensor:
 def _union(P: Tensor, target: float, tolerance: float) -> tuple[Tensor, Tensor]:
     """The classes that belong to the credible set of some extreme."""
     m, J = P.shape[-2:]
-    (mask,) = in_chunks(lambda p: (_credible_set(p, target).any(-2),), P, per_set=40 * m * J)
+
+    def part(p: Tensor) -> tuple[Tensor]:
+        if p.device.type != "cpu" or J < _MANY:
+            return (_ordered_set(p, target).any(-2),)
+        least, tied = _least(p, target)
+        mask = (p - least).amax(-2) >= 0
+        rows = tied.any(-1)
+        if rows.any():
+            mask[rows] = _credible_set(p[rows], target).any(-2)
+        return (mask,)
+
+    (mask,) = in_chunks(part, P, per_set=8 * m * J, memory=_SORTED)
     return mask, unproven(P)
 
 

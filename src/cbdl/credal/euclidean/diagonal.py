@@ -14,6 +14,7 @@ from torch import Tensor
 from cbdl.credal._batch import in_chunks
 
 LOG_2PI = math.log(2 * math.pi)
+_ROOT_HALF = math.sqrt(0.5)
 
 
 def log_density(y: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
@@ -86,17 +87,29 @@ def log_box(lower: Tensor, upper: Tensor) -> Tensor:
     """(..., d): log(Phi(upper) - Phi(lower)) for standardised bounds, accurate in both tails and for thin
     slices.
     """
+    # What is outside, where it is less than half: two tails, both good to rounding.
+    outside = 0.5 * (torch.special.erfc(upper * _ROOT_HALF) + torch.special.erfc(-lower * _ROOT_HALF))
+    answer = torch.log1p(-outside)
+    rest = ~(outside < 0.5)
+    if rest.any():
+        answer[rest] = _log_slice(lower[rest], upper[rest])
+    return answer
+
+
+def _log_slice(lower: Tensor, upper: Tensor) -> Tensor:
+    """The same for slices that hold less than half, by the logarithms of both tails."""
     swap = lower > 0
     a, b = torch.where(swap, -upper, lower), torch.where(swap, -lower, upper)
     high, low = torch.special.log_ndtr(b), torch.special.log_ndtr(a)
     wide = high + torch.log(-torch.expm1((low - high).clamp(max=-1e-300)))
     width = (b - a).clamp(min=0)
     middle = torch.where(torch.isfinite(a) & torch.isfinite(b), (a + b) / 2, 0.0)
-    thin = width.log() - (middle.square() + LOG_2PI) / 2
-    thin = (
-        thin + ((middle.square() - 1) * torch.where(torch.isfinite(width), width, 0.0).square() / 24).log1p()
-    )
-    return torch.where(width * (1 + middle.abs()) < 1e-3, thin, torch.where(b > a, wide, -torch.inf))
+    answer = torch.where(b > a, wide, -torch.inf)
+    thin = width * (1 + middle.abs()) < 1e-3
+    if thin.any():
+        w, x = width[thin], middle[thin].square()
+        answer[thin] = w.log() - (x + LOG_2PI) / 2 + ((x - 1) * w.square() / 24).log1p()
+    return answer
 
 
 def first_of_each(loc: Tensor, scale: Tensor) -> Tensor:

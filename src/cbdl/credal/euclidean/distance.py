@@ -22,11 +22,11 @@ from cbdl.credal._batch import in_chunks
 from cbdl.credal._border import check_finite, check_positive, float64
 from cbdl.credal._optimum import Optimum
 from cbdl.credal.euclidean import diagonal
+from cbdl.credal.euclidean.information import maximise_information
 from cbdl.credal.euclidean.montecarlo import (
     REPLICATES,
     disagreeing_first,
     log_ratios,
-    maximise_information,
     normal_nodes,
     replicate_means,
     squared_distances,

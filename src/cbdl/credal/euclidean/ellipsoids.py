@@ -2,6 +2,9 @@
 
 A region is given by the squared distances Q_k(y) = |(y - mu_k) / s_k|^2 alone: `inside(Q (b, p, k, N),
 rows)` tells which nodes lie in it. So nothing depends on the location or the unit of the data.
+
+Which of the covering ellipsoids hold a node is decided in single precision wherever its rounding cannot change the
+answer; the few nodes that lie closer to an edge are looked at again in full.
 """
 
 from __future__ import annotations
@@ -14,13 +17,20 @@ from torch import Tensor
 
 from cbdl.credal.euclidean.maximin import maximin
 from cbdl.credal.euclidean.montecarlo import (
+    REPLICATES,
     ball_nodes,
+    ball_powers,
     normal_nodes,
+    others,
     own_distances,
     replicate_means,
     squared_distances,
     standard_error,
 )
+
+EPS32 = torch.finfo(torch.float32).eps
+SURE = 1e-2
+"""Single precision is of use where its rounding is less than this share of a squared radius."""
 
 Inside = Callable[[Tensor], Tensor]
 """inside(Q (b, p, k, N)) -> bool (b, p, N)."""
@@ -38,13 +48,13 @@ def coverage(loc: Tensor, scale: Tensor, inside: Inside, samples: int, seed: int
     samples).
     """
     z = normal_nodes(loc.shape[-1], samples, seed, loc.device).flatten(0, 1)
-    return _proportion(inside(own_distances(z, loc, scale)).to(loc.dtype))
+    return _proportion(replicate_means(inside(own_distances(z, loc, scale)).to(loc.dtype), 1), len(z))
 
 
-def _proportion(values: Tensor) -> tuple[Tensor, Tensor]:
-    means = replicate_means(values, 1)
+def _proportion(means: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
+    """From the means of the replicates (..., REPLICATES); so many nodes in all."""
     # All nodes alike does not mean that all outcomes are.
-    return means.mean(-1), standard_error(means).clamp(min=1 / values.shape[-1])
+    return means.mean(-1), standard_error(means).clamp(min=1 / nodes)
 
 
 def union_coverage(
@@ -53,9 +63,14 @@ def union_coverage(
     """The same for the union of {Q_k <= radius}, radius and alpha (b,): the own ellipsoid has 1 - alpha exactly,
     only the rest is simulated.
     """
-    z = normal_nodes(loc.shape[-1], samples, seed, loc.device).flatten(0, 1)
-    near = (own_distances(z, loc, scale) <= radius[:, None, None, None]).any(2)
-    rest, error = _proportion((near & (z.square().sum(-1) > radius[:, None, None])).to(loc.dtype))
+    z = normal_nodes(loc.shape[-1], samples, seed, loc.device)
+    count, squared = z[0].shape[0], z.square().sum(-1).flatten()
+    # Only nodes outside of the own ellipsoid can add to it: about a share of alpha, the same for all sets of a radius.
+    far = (squared > radius.amin()).nonzero()[:, 0]
+    near = (own_distances(z.flatten(0, 1)[far], loc, scale) <= radius[:, None, None, None]).any(2)
+    rest = (near & (squared[far] > radius[:, None, None])).to(loc.dtype)
+    means = loc.new_zeros(*loc.shape[:2], REPLICATES).index_add_(2, far // count, rest) / count
+    rest, error = _proportion(means, count * REPLICATES)
     return (1 - alpha[:, None] + rest).clamp(max=1.0), error
 
 
@@ -78,9 +93,10 @@ def volume(
     """
     u = ball_nodes(loc.shape[-1], samples, seed, loc.device).flatten(0, 1)
     wide = spread * reach.clamp(min=0).sqrt()[..., None]
-    held = squared_distances(u, centre[:, :, None] - centre[:, None], wide, spread) <= reach[:, None, :, None]
-    own = torch.eye(centre.shape[1], dtype=torch.bool, device=loc.device)[None, :, :, None]
-    share = 1.0 / (held | own).sum(2)
+    nodes = tuple(
+        ball_powers(loc.shape[-1], samples, seed, loc.device, t) for t in (torch.float32, torch.float64)
+    )
+    share = 1 / (1 + _others(nodes, centre, spread, wide, reach))
     if inside is not None:
         share = share * inside(squared_distances(u, centre[:, :, None] - loc[:, None], wide, scale))
     each = log_volume(spread, reach)
@@ -92,6 +108,35 @@ def volume(
     total = means.mean(-1)
     log_total = total.log() + top[:, 0]
     return log_total, log_total.exp(), error * top[:, 0].exp()
+
+
+def _others(nodes: tuple[Tensor, ...], centre: Tensor, spread: Tensor, wide: Tensor, reach: Tensor) -> Tensor:
+    """(b, p, N): how many of the other ellipsoids hold the nodes u of `ball_powers`, at centre_p + wide_p u."""
+    b, p, d = centre.shape
+    count = centre.new_zeros(b, p, nodes[0].shape[1])
+    if p == 1:
+        return count
+    other = others(p, centre.device)
+    delta = (centre[:, :, None] - centre[:, other]) / spread[:, other]
+    ratio = wide[:, :, None] / spread[:, other]
+    terms = torch.cat([2 * delta * ratio, ratio.square()], -1)
+    room = reach[:, other] - delta.square().sum(-1)
+    # The errors of 2 d products, of their factors and of their sum: nodes and their squares have norms of at most 1.
+    slip = EPS32 * ((2 * d + 4) * math.sqrt(2) * terms.norm(dim=-1) + room.abs())
+    single = (slip < SURE * reach[:, other]).flatten(1).all(-1)
+    for rows, powers in zip((single.nonzero()[:, 0], (~single).nonzero()[:, 0]), nodes, strict=True):
+        if len(rows) == 0:
+            continue
+        excess = (terms[rows].to(powers) @ powers).sub_(room[rows, ..., None].to(powers))
+        held = torch.le(excess, 0.0, out=torch.empty_like(excess))
+        count[rows] = held.sum(2).to(count)
+        if powers.dtype == torch.float32:
+            row, *pair, node = (excess.abs_() <= slip[rows, ..., None].to(powers)).nonzero(as_tuple=True)
+            at = (rows[row], *pair)
+            squared = (delta[at] + ratio[at] * nodes[1][:d, node].T).square().sum(-1)
+            change = (squared <= reach[:, other][at]).to(count) - held[row, *pair, node]
+            count.index_put_((rows[row], pair[0], node), change, accumulate=True)
+    return count
 
 
 def intersection_volume(

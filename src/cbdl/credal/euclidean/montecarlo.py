@@ -1,5 +1,4 @@
-"""Integrals over R^d by randomised quasi-Monte Carlo, with standard errors; the entropy of a mixture from
-them.
+"""Integrals over R^d by randomised quasi-Monte Carlo, with standard errors.
 
 The nodes are scrambled Sobol points, made Normal: `REPLICATES` independent scrambles, so that the spread of
 the replicates is an honest standard error. The same standard nodes z serve every set; those of extreme j
@@ -22,7 +21,6 @@ from cbdl.credal._batch import MEMORY, in_chunks
 from cbdl.credal._border import first, float64
 from cbdl.credal._optimum import Optimum
 from cbdl.credal.euclidean import diagonal
-from cbdl.credal.solvers.simplex import minimise
 
 REPLICATES = 16
 MAX_SAMPLES = 1 << 17
@@ -57,15 +55,48 @@ def _uniform(d: int, samples: int, seed: int) -> Tensor:
 
 def normal_nodes(d: int, samples: int, seed: int, device: torch.device) -> Tensor:
     """(REPLICATES, n, d): standard Normal nodes."""
-    z: Tensor = torch.special.ndtri(_uniform(d, samples, seed))
-    return z.to(device)
+    return _normal(d, samples, seed).to(device)
 
 
 def ball_nodes(d: int, samples: int, seed: int, device: torch.device) -> Tensor:
     """(REPLICATES, n, d): uniform in the unit ball."""
+    return _ball(d, samples, seed).to(device)
+
+
+@lru_cache(maxsize=4)
+def _normal(d: int, samples: int, seed: int) -> Tensor:
+    z: Tensor = torch.special.ndtri(_uniform(d, samples, seed))
+    return z
+
+
+@lru_cache(maxsize=4)
+def _ball(d: int, samples: int, seed: int) -> Tensor:
     u = _uniform(d + 1, samples, seed)
     z: Tensor = torch.special.ndtri(u[..., :d])
-    return (z / z.square().sum(-1, keepdim=True).sqrt() * u[..., d:].pow(1 / d)).to(device)
+    return z / z.square().sum(-1, keepdim=True).sqrt() * u[..., d:].pow(1 / d)
+
+
+@lru_cache(maxsize=4)
+def normal_powers(d: int, samples: int, seed: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """(2 d, N): the standard Normal nodes of all replicates and their squares."""
+    return powers(normal_nodes(d, samples, seed, device).flatten(0, 1)).to(dtype)
+
+
+@lru_cache(maxsize=4)
+def ball_powers(d: int, samples: int, seed: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """(2 d, N): the same of the nodes in the ball."""
+    return powers(ball_nodes(d, samples, seed, device).flatten(0, 1)).to(dtype)
+
+
+def powers(z: Tensor) -> Tensor:
+    """(2 d, N): nodes z (N, d) and their squares."""
+    return torch.cat([z, z.square()], -1).T.contiguous()
+
+
+def others(m: int, device: torch.device) -> Tensor:
+    """(m, m - 1): the indices from 0 to m - 1 without j, for every j."""
+    rest = torch.arange(m - 1, device=device)
+    return rest + (rest >= torch.arange(m, device=device)[:, None])
 
 
 def squared_distances(z: Tensor, offset: Tensor, spread: Tensor, scale: Tensor) -> Tensor:
@@ -76,8 +107,7 @@ def squared_distances(z: Tensor, offset: Tensor, spread: Tensor, scale: Tensor) 
     delta = offset / scale[:, None]
     ratio = spread[:, :, None] / scale[:, None]
     terms = torch.cat([2 * delta * ratio, ratio.square()], -1)
-    powers = torch.cat([z, z.square()], -1)
-    return (terms @ powers.T + delta.square().sum(-1, keepdim=True)).clamp(min=0)
+    return (terms @ powers(z)).add_(delta.square().sum(-1, keepdim=True)).clamp_(min=0)
 
 
 def own_distances(z: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
@@ -100,8 +130,8 @@ def disagreeing_first(loc: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
 def log_ratios(loc: Tensor, scale: Tensor, z: Tensor) -> Tensor:
     """(b, m, m N): log(p_k / r) at the nodes of all extremes, r their equal mixture; at most log m."""
     b, m, _ = loc.shape
-    log_p = -own_distances(z, loc, scale) / 2 - scale.log().sum(-1)[:, None, :, None]
-    log_p = log_p - log_p.logsumexp(2, keepdim=True) + math.log(m)
+    log_p = own_distances(z, loc, scale).mul_(-0.5).sub_(scale.log().sum(-1)[:, None, :, None])
+    log_p -= log_p.logsumexp(2, keepdim=True) - math.log(m)
     return log_p.transpose(1, 2).reshape(b, m, -1)
 
 
@@ -218,73 +248,3 @@ def entropy_bounds(loc: Tensor, scale: Tensor, samples: int, seed: int) -> tuple
         return (*values, *errors)
 
     return in_chunks(solve, loc, scale, per_set=8 * m * m * max(REPLICATES, samples) * 6)
-
-
-# --- entropy of a mixture -----------------------------------------------------------------------
-
-
-def maximise_information(loc: Tensor, scale: Tensor, linear: Tensor, samples: int, seed: int) -> Optimum:
-    """max over beta of sum_j beta_j linear_j + I(beta), I(beta) = sum_j beta_j KL(P_j || q), q = sum_j
-    beta_j P_j.
-
-    With linear_j = H(P_j) it is the upper entropy: H(q) = sum_j beta_j H(P_j) + I(beta). With linear_j =
-    -KL(P_j || p) it is -KL(q || p). Only I, which lies in [0, log m], is simulated, on nodes of the equal
-    mixture r:
-
-        I(beta) ~ mean_n (sum_j beta_j rho_jn log rho_jn - s_n log s_n),  rho_jn = p_j / r,  s = beta rho.
-
-    It is concave on every set of nodes. The weights found on one set are judged on fresh nodes: `value` is
-    unbiased for the mixture q found, `error` its standard error, and `gap` = max_j (linear_j + KL(P_j ||
-    q)) - value bounds what a better q could add (up to the same error). loc, scale (B, m, d); linear (B,
-    m).
-    """
-    m, d = loc.shape[1:]
-
-    def solve(loc: Tensor, scale: Tensor, linear: Tensor) -> tuple[Tensor, ...]:
-        loc, scale = disagreeing_first(loc, scale)
-        nodes = [normal_nodes(d, samples, 2 * seed + stage, loc.device).flatten(0, 1) for stage in (0, 1)]
-        # At an optimum beta_j <= exp(linear_j - max linear): more would only be rounding times a large
-        # number.
-        ceiling = (linear - linear.amax(-1, keepdim=True)).exp()
-        beta = _information_weights(log_ratios(loc, scale, nodes[0]), linear)
-        beta = torch.minimum(beta, ceiling)
-        beta = beta / beta.sum(-1, keepdim=True)
-        return (*_judge(log_ratios(loc, scale, nodes[1]), linear, beta), beta)
-
-    if m == 1:
-        zero = linear.new_zeros(linear.shape[0])
-        return Optimum(linear[:, 0].clone(), zero, torch.ones_like(linear), zero.clone())
-    size = REPLICATES << max(0, math.ceil(math.log2(samples / REPLICATES)))
-    value, gap, error, beta = in_chunks(solve, loc, scale, linear, per_set=8 * m * m * size * 6)
-    return Optimum(value, gap, beta, error)
-
-
-def _information_weights(log_rho: Tensor, linear: Tensor) -> Tensor:
-    """(b, m): the best weights on the nodes log_rho (b, m, N)."""
-    rho = log_rho.exp()
-    slope = (linear - linear.amax(-1, keepdim=True)).clamp(min=-1e3) + (rho * log_rho).mean(-1)
-    kept: list[Tensor] = [slope.new_zeros(0)] * 3
-
-    def objective(beta: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        if kept[0] is not rows:
-            whole = rows.numel() == rho.shape[0]
-            kept[:] = [rows, rho if whole else rho[rows], slope if whole else slope[rows]]
-        _, r, c = kept
-        s = (beta[:, None] @ r)[:, 0]
-        log_s = s.log()
-        count = s.shape[-1]
-        gradient = (r @ (log_s + 1)[..., None])[..., 0] / count - c
-        hessian = (r / s[:, None]) @ r.mT / count
-        return (s * log_s).mean(-1) - (beta * c).sum(-1), gradient, hessian
-
-    return minimise(objective, rho.shape[0], rho.shape[1], device=rho.device, tolerance=1e-9).point
-
-
-def _judge(log_rho: Tensor, linear: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Value, gap and standard error of the mixture beta (b, m) on fresh nodes log_rho (b, m, N)."""
-    log_s = (log_rho + beta.log()[..., None]).logsumexp(1, keepdim=True)
-    divergence = replicate_means(log_rho.exp() * (log_rho - log_s), log_rho.shape[1])  # (b, m, REPLICATES)
-    information = (beta[..., None] * divergence).sum(1)
-    value = torch.where(beta > 0, beta * linear, 0.0).sum(-1) + information.mean(-1)
-    bound = (linear + divergence.mean(-1)).amax(-1)
-    return value, (bound - value).clamp(min=0), standard_error(information)

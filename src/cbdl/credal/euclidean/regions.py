@@ -35,6 +35,7 @@ from cbdl.credal._border import (
 from cbdl.credal.answers import Region
 from cbdl.credal.euclidean import diagonal, levels
 from cbdl.credal.euclidean.survival import squared_radius
+from cbdl.credal.solvers.roots import last_nonnegative
 
 METHODS = ("union", "box", "lower-density", "minimal")
 
@@ -251,13 +252,14 @@ def union_at(
 
 
 def _box(loc: Tensor, scale: Tensor, alpha: float) -> tuple[Tensor, ...]:
-    """The hull of mu_j +- t s_j, t by bisection: min_j P_j grows with t, from an empty box on."""
+    """The hull of mu_j +- t s_j, t by a root finder: min_j P_j grows with t, from an empty box on."""
     d = loc.shape[-1]
     between = loc[:, None] - loc[:, :, None]  # (b, j, k, d): mu_k - mu_j
 
-    def probability(t: Tensor) -> Tensor:
-        step = t[:, None, None, None] * scale[:, None]
-        upper, lower = (between + step).amax(2) / scale, (between - step).amin(2) / scale
+    def probability(t: Tensor, rows: Tensor | slice = slice(None)) -> Tensor:
+        unit, apart = scale[rows], between[rows]
+        step = t[:, None, None, None] * unit[:, None]
+        upper, lower = (apart + step).amax(2) / unit, (apart - step).amin(2) / unit
         return diagonal.log_box(lower, torch.maximum(upper, lower)).sum(-1)
 
     wanted = math.log1p(-alpha)
@@ -267,10 +269,13 @@ def _box(loc: Tensor, scale: Tensor, alpha: float) -> tuple[Tensor, ...]:
     low = torch.zeros_like(high)
     while (unmet := (probability(low).amin(-1) > wanted)).any():
         low = torch.where(unmet, 2 * low - 1, low)
-    for _ in range(80):
-        middle = (low + high) / 2
-        enough = probability(middle).amin(-1) >= wanted
-        low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
+    # The least t that is enough: the largest -t, at which a decreasing function is not yet negative.
+    rows = torch.arange(len(loc), device=loc.device)
+
+    def margin(rows: Tensor, t: Tensor) -> Tensor:
+        return probability(-t, rows).amin(-1) - wanted
+
+    high = -last_nonnegative(margin, -high, -low, margin(rows, -high), margin(rows, -low), rows)
     step = high[:, None, None] * scale
     anchor = loc[:, :1]
     upper, lower = (loc - anchor + step).amax(1), (loc - anchor - step).amin(1)

@@ -26,9 +26,10 @@ from cbdl.credal.base import Base, Cost, CredalSet, Distribution, Gamble, Utilit
 from cbdl.credal.classes.distance import check_kind
 from cbdl.credal.euclidean import diagonal, distance
 from cbdl.credal.euclidean.events import Bounds, bounds, event_probabilities, expectations
+from cbdl.credal.euclidean.information import maximise_information
 from cbdl.credal.euclidean.maximin import Maximin, MaximinPoint, maximin
 from cbdl.credal.euclidean.mixture import DiagonalMixture
-from cbdl.credal.euclidean.montecarlo import Nodes, entropy_bounds, maximise_information, until
+from cbdl.credal.euclidean.montecarlo import Nodes, entropy_bounds, until
 from cbdl.credal.euclidean.regions import Ellipsoids, EuclideanRegion, euclidean_region, union_at
 from cbdl.credal.euclidean.survival import log_survival
 from cbdl.credal.line.sets import NormalCredalSet

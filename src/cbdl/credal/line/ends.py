@@ -23,7 +23,7 @@ from cbdl.credal.line.levels import Crossings
 from cbdl.credal.line.mesh import two_sum
 from cbdl.credal.line.mixture import EPS, Extremes
 
-STEPS = 30
+STEPS = 18
 SETTLED = 1e-14
 TINY = 1e-300
 
@@ -98,6 +98,15 @@ class Ends:
 
 
 @dataclass(frozen=True)
+class Dual:
+    """D at lambda: its gradient, (1 - alpha) - P_j(R) (B, m), the measure of R (B,), Hessian (B, m, m) of -D."""
+
+    short: Tensor
+    measure: Tensor
+    hessian: Tensor
+
+
+@dataclass(frozen=True)
 class State:
     """Regions with the prices lambda and the slack s of coverage, (B, m) each."""
 
@@ -126,9 +135,10 @@ def level_set(ends: Crossings) -> Ends:
 
 
 def revised(old: Ends, level: Ends, sets: int) -> Ends:
-    """The intervals of `old` where {q >= 1} has some: cut down to it, and new ones, but narrow, where there are none.
+    """The intervals of `old` where {q >= 1} has some: cut where it has gaps, and new ones where there are none.
 
-    A new interval as wide as {q >= 1} would cover far too much: that it is missing is why q exceeds 1 there.
+    Both are narrow. A new interval as wide as {q >= 1} would cover far too much, a gap as wide as that of {q >= 1} far
+    too little: that they are missing is why q differs from 1 there.
     """
     x, y = old.padded(sets), level.padded(sets)
     a, b = x.rounded()[:, :, None], y.rounded()[:, None]
@@ -139,7 +149,19 @@ def revised(old: Ends, level: Ends, sets: int) -> Ends:
     fresh = level.only(alone[level.owner, level.places(sets)])
     narrow = 0.495 * fresh.widths
     fresh = fresh.moved(torch.stack([narrow, -narrow], -1))
-    return ends_of(union(side_by_side([intersection([x, y]), fresh.padded(sets)])))
+    cut = _slit(ends_of(intersection([x, y])), x)
+    return ends_of(union(side_by_side([cut.padded(sets), fresh.padded(sets)])))
+
+
+def _slit(cut: Ends, old: Intervals) -> Ends:
+    """With gaps inside an interval of `old` made narrow."""
+    gaps = torch.where(torch.isfinite(cut.gaps), cut.gaps, 0.0)
+    middle = cut.high[:, 1] + (cut.low[:, 1] + 0.5 * gaps)
+    new = (gaps > 0) & old[cut.owner].contains(middle[:, None])[:, 0]
+    move = torch.zeros_like(cut.high)
+    move[:, 1] = torch.where(new, 0.495 * gaps, 0.0)
+    move[1:, 0] = -move[:-1, 1]
+    return cut.moved(move)
 
 
 def excess(sets: Extremes, region: Ends, alpha: float) -> Tensor:
@@ -189,20 +211,36 @@ def _look(sets: Extremes, region: Ends, lam: Tensor) -> _Local:
 
 
 def _centred(sets: Extremes, region: Ends, lam: Tensor, slope: Tensor) -> Ends:
-    """Short intervals beside their peak, where q falls at one end and rises at the other, moved on to it."""
-    beside = (slope.view(-1, 2) <= 0).any(-1)
-    if not beside.any():
+    """Short intervals beside their peak, where q falls at one end and rises at the other, moved on to it.
+
+    Short gaps beside their dip likewise. An end that slopes the wrong way belongs to the shorter of both.
+    """
+    wrong = (slope <= 0).view(-1, 2)
+    if not wrong.any():
         return region
-    owner, widths = region.owner[beside], region.widths[beside]
-    high, low = region.high[beside], region.low[beside]
-    middle = 0.5 * ((high[:, 1] - high[:, 0]) + (low[:, 1] + low[:, 0]))
-    _, score, bend = sets.pooled(lam).at(owner, high[:, 0], middle)
-    curve = bend - score.square()
-    step = torch.where(curve < 0, -score / curve.clamp_max(-TINY), 0.0)
-    step = torch.minimum(torch.maximum(step, -20 * widths), 20 * widths)
+    gaps = region.gaps
+    before = torch.cat([gaps.new_full((1,), torch.inf), gaps[:-1]])
+    by_gap = torch.stack([before, gaps], -1) < region.widths[:, None]
+    beside = (wrong & ~by_gap).any(-1).nonzero()[:, 0]
     move = torch.zeros_like(region.high)
-    move[beside] = step[:, None].expand(-1, 2)
+    move[beside] = _to_turn(sets, region, lam, beside, gap=False)[:, None]
+    wrong_gap = (wrong[:, 1] & by_gap[:, 1])[:-1] | (wrong[:, 0] & by_gap[:, 0])[1:]
+    left = wrong_gap.nonzero()[:, 0]
+    step = _to_turn(sets, region, lam, left, gap=True)
+    move[left, 1], move[left + 1, 0] = step, step
     return region.moved(move).merged(len(sets))
+
+
+def _to_turn(sets: Extremes, region: Ends, lam: Tensor, which: Tensor, *, gap: bool) -> Tensor:
+    """How far the intervals `which`, or the gaps after them, are from the turning point of q beside them."""
+    last = which + 1 if gap else which
+    start, end = region.pair(int(gap)), region.pair(int(not gap))
+    anchor, low = start[0][which], start[1][which]
+    length = (end[0][last] - anchor) + (end[1][last] - low)
+    _, score, bend = sets.pooled(lam).at(region.owner[which], anchor, low + 0.5 * length)
+    curve = (bend - score.square()) * (-1 if gap else 1)
+    step = torch.where(curve < 0, score / curve.clamp_max(-TINY) * (1 if gap else -1), 0.0)
+    return torch.minimum(torch.maximum(step, -20 * length), 20 * length)
 
 
 def _step(sets: Extremes, alpha: float, state: State) -> tuple[State, Tensor]:
@@ -231,16 +269,26 @@ def _step(sets: Extremes, alpha: float, state: State) -> tuple[State, Tensor]:
     x = _solved(matrix / unit[:, None, None], slack * lam / unit[:, None], right / unit[:, None])
     move = local.side * (rho + (share * x[at]).sum(-1)) / slope
     rise = (mu - lam * slack - slack * lam * x) / lam
-    t = torch.minimum(_longest(x, torch.ones_like(x)), _longest(rise, slack))
+    # Nearly whole steps in the end, when little is left: the error is squared.
+    keep = (total / unit).clamp(1e-9, 0.01)[:, None]
+    t = torch.minimum(_longest(x, torch.ones_like(x), keep), _longest(rise, slack, keep))
     t = torch.minimum(t, _widest(region, move.view(-1, 2), len(sets)))[:, None]
     moved = region.moved(t[region.owner] * move.view(-1, 2))
-    moved = _without_lost(moved, rho.view(-1, 2), move.view(-1, 2), region.widths)
+    moved = _without_lost(moved, region, rho.view(-1, 2), move.view(-1, 2)).merged(len(sets))
     return State(moved, lam * (1 + t * x), slack + t * rise), error
 
 
-def _without_lost(moved: Ends, rho: Tensor, move: Tensor, widths: Tensor) -> Ends:
-    """Without the intervals that a whole step would turn inside out although q is below 1 there already."""
-    lost = (move[:, 1] - move[:, 0] < -widths) & (rho.amax(-1) < 0)
+def _without_lost(moved: Ends, region: Ends, rho: Tensor, move: Tensor) -> Ends:
+    """Without what a whole step would turn inside out: intervals where q is below 1 already, gaps where it is above."""
+    closed = torch.zeros_like(moved.owner, dtype=torch.bool)
+    closed[:-1] = (move[1:, 0] - move[:-1, 1] < -region.gaps[:-1]) & (rho[:-1, 1] > 0) & (rho[1:, 0] > 0)
+    if closed.any():
+        # The interval before such a gap ends where the one after it begins: they will be merged.
+        after = closed.nonzero()[:, 0]
+        high, low = moved.high.clone(), moved.low.clone()
+        high[after, 1], low[after, 1] = moved.high[after + 1, 1], moved.low[after + 1, 1]
+        return Ends(moved.owner, high, low)
+    lost = (move[:, 1] - move[:, 0] < -region.widths) & (rho.amax(-1) < 0)
     keeps = torch.zeros_like(moved.owner).index_add_(0, moved.owner, (~lost).to(torch.int64))
     return moved.only(~lost | (keeps[moved.owner] == 0)) if lost.any() else moved
 
@@ -257,9 +305,9 @@ def _solved(matrix: Tensor, diagonal: Tensor, right: Tensor) -> Tensor:
     return torch.where((info == 0)[:, None] & torch.isfinite(x), x, plain)
 
 
-def _longest(step: Tensor, value: Tensor) -> Tensor:
-    """(B,): the largest t <= 1 that keeps value + t step at 1/100 of value or more."""
-    ratio = torch.where(step < 0, -0.99 * value / step.clamp_max(-TINY), 1.0)
+def _longest(step: Tensor, value: Tensor, keep: Tensor) -> Tensor:
+    """(B,): the largest t <= 1 that keeps value + t step at the share `keep` (B, 1) of value or more."""
+    ratio = torch.where(step < 0, (keep - 1) * value / step.clamp_max(-TINY), 1.0)
     return ratio.amin(-1).clamp_max(1.0)
 
 

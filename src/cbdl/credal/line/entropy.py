@@ -14,11 +14,15 @@ from cbdl.credal._border import Border, float64
 from cbdl.credal._optimum import Optimum
 from cbdl.credal.entropy import upper_entropy
 from cbdl.credal.line.intervals import complement, covered, union
-from cbdl.credal.line.levels import Profile, crossings, evaluate, make_grid, profile
+from cbdl.credal.line.levels import Profile, crossings, shape_of
 from cbdl.credal.line.mesh import Mesh, density, on_meshes
 from cbdl.credal.line.mixture import Extremes
 from cbdl.credal.line.regions import inside, region_probabilities
+from cbdl.credal.line.spectrum import MOST, OVER, EvenGrid, frequencies, on_even_grids
 from cbdl.credal.solvers.roots import descend
+
+EVEN, FINEST_GRID = 1e-10, 8
+"""The error of an entropy with which an even grid is good enough, and how many times finer it may become for it."""
 
 FINEST = 64
 """Panels are split into at most so many when the error of an expectation is too large."""
@@ -29,21 +33,71 @@ def entropies(sets: Extremes) -> tuple[Tensor, Tensor]:
     if sets.loc.shape[-1] == 1:
         value = sets.scale[..., 0].log() + 0.5 * math.log(2 * math.pi * math.e)
         return value, torch.zeros_like(value)
-    loc, scale, weights = (t.flatten(0, 1) for t in (sets.loc, sets.scale, sets.weights))
 
-    def part(mesh: Mesh, loc: Tensor, scale: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
-        p = density(mesh, loc[:, None], scale[:, None], weights[:, None])[:, 0]
-        return mesh.integrate(torch.special.entr(p))
+    def part(grid: EvenGrid) -> tuple[Tensor, ...]:
+        return grid.entropy(grid.p)
 
-    per_node = 8 * (3 * loc.shape[-1] + 12)
-    value, error = on_meshes(
-        part, loc, scale, weights > 0, loc, scale, weights, per_node=per_node, memory=1 << 24
-    )
+    value, error = _by_reach(part, _entropies_on_panels, sets.alone())
     return value.view(len(sets), sets.m), error.view(len(sets), sets.m)
 
 
-def upper_entropy_on_line(sets: Extremes) -> Optimum:
-    """max over beta of H(sum_j beta_j P_j) on the nodes of one mesh per set, with the error of the quadrature."""
+def entropies_and_upper(sets: Extremes) -> tuple[Tensor, Tensor, Optimum]:
+    """`entropies`, and max over beta of H(sum_j beta_j P_j) with the error of the quadrature, from one evaluation."""
+
+    def part(grid: EvenGrid) -> tuple[Tensor, ...]:
+        best = upper_entropy(grid.p, grid.weight)
+        value, error = grid.entropy((best.weights[:, None, :] @ grid.p)[:, 0])
+        return (*grid.entropy(grid.p), value, best.gap, best.weights, error)
+
+    def fallback(some: Extremes) -> tuple[Tensor, ...]:
+        return (*entropies(some), *_upper_on_panels(some))
+
+    value, error, *optimum = _by_reach(part, fallback, sets)
+    return value, error, Optimum(*optimum)
+
+
+def _by_reach(
+    even: Callable[[EvenGrid], tuple[Tensor, ...]],
+    panels: Callable[[Extremes], tuple[Tensor, ...]],
+    sets: Extremes,
+) -> tuple[Tensor, ...]:
+    """Even grids for the sets that do not reach far, finer ones where the error (the last output) asks for it."""
+    size = frequencies(sets)
+    rows = (size <= MOST).nonzero()[:, 0]
+    far = (size > MOST).nonzero()[:, 0]
+    where: list[Tensor] = []
+    parts: list[tuple[Tensor, ...]] = []
+    over = OVER
+    while len(rows):
+        answer = on_even_grids(even, sets[rows], size[rows], over)
+        good = answer[-1].flatten(1).amax(-1) if answer[-1].ndim > 1 else answer[-1]
+        done = good <= EVEN
+        where.append(rows[done])
+        parts.append(tuple(t[done] for t in answer))
+        rows, over = rows[~done], 2 * over
+        if over > FINEST_GRID:
+            far = torch.cat([far, rows])
+            break
+    if len(far):
+        where.append(far)
+        parts.append(panels(sets[far]))
+    back = torch.cat(where).argsort()
+    return tuple(torch.cat(column)[back] for column in zip(*parts, strict=True))
+
+
+def _entropies_on_panels(sets: Extremes) -> tuple[Tensor, ...]:
+    loc, scale, weights = sets.loc, sets.scale, sets.weights
+
+    def part(mesh: Mesh, loc: Tensor, scale: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
+        return mesh.integrate(torch.special.entr(density(mesh, loc, scale, weights)))
+
+    per_node = 8 * (3 * loc.shape[-1] + 12)
+    pooled = loc.flatten(1), scale.flatten(1), weights.flatten(1) > 0
+    return on_meshes(part, *pooled, loc, scale, weights, per_node=per_node, memory=1 << 24)
+
+
+def _upper_on_panels(sets: Extremes) -> tuple[Tensor, ...]:
+    """Value, gap, weights and error of the upper entropy on the nodes of one mesh per set."""
 
     def part(mesh: Mesh, loc: Tensor, scale: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
         p = density(mesh, loc, scale, weights)
@@ -55,7 +109,7 @@ def upper_entropy_on_line(sets: Extremes) -> Optimum:
     per_node = 8 * (3 * sets.loc[0].numel() + 8 * sets.m)
     loc, scale, weights = sets.loc, sets.scale, sets.weights
     pooled = loc.flatten(1), scale.flatten(1), weights.flatten(1) > 0
-    return Optimum(*on_meshes(part, *pooled, loc, scale, weights, per_node=per_node, memory=1 << 25))
+    return on_meshes(part, *pooled, loc, scale, weights, per_node=per_node, memory=1 << 25)
 
 
 def expectations(sets: Extremes, f: Callable[[Any], Any], border: Border) -> Tensor:
@@ -122,9 +176,7 @@ def entropy_bounds_on_line(sets: Extremes) -> tuple[Tensor, Tensor]:
     answer = sets.loc.new_empty(2, len(sets))
     for rows in sets.chunks(1 << 10):
         some = sets[rows]
-        mix = some.each()
-        grid = make_grid(mix)
-        shape = profile(mix, grid, evaluate(mix, grid))
+        shape = shape_of(some.each())
         for which in (0, 1):
             answer[which, rows] = _choquet(some, shape, upper=which == 1)
     return answer[0], answer[1]

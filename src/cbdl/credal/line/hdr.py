@@ -12,14 +12,19 @@ import math
 import torch
 from torch import Tensor
 
-from cbdl.credal.line.levels import Crossings, Grid, crossings, evaluate, make_grid, profile
-from cbdl.credal.line.mixture import EPS, Mixtures, log_masses, masses
+from cbdl.credal.line.grids import Grid, sampled
+from cbdl.credal.line.levels import SETTLED, Crossings, Profile, crossings, profile
+from cbdl.credal.line.mixture import EPS, Mixtures, log_masses, piece_masses
+from cbdl.credal.line.quintic import Node, mass, quintic
 
 _TINY = torch.finfo(torch.float64).tiny
 _DEEP = 1e-280
 """Below this a mass is computed by logarithms: it may be about to underflow."""
 _COARSE = math.log(1e-6)
 """The smallest log alpha that the coarse start can see."""
+_SKETCHES = 3
+_HASTE = 1e-2
+"""The last step of ends of a level that is not the final one, relative to their natural length."""
 CHUNK = 1 << 18
 """Components of the mixtures that are worked on at a time."""
 
@@ -53,17 +58,21 @@ def joined(parts: list[Crossings]) -> Crossings:
 
 
 def _hdr(mix: Mixtures, log_alpha: Tensor, slack: float) -> tuple[Tensor, Crossings]:
-    grid = make_grid(mix)
-    values = evaluate(mix, grid)
+    grid, values = sampled(mix)
     shape = profile(mix, grid, values)
-    level, low, high = _coarse_level(grid, values[0], shape.top, log_alpha), shape.top - math.inf, shape.top
+    top = shape.top
+    level, low, high = coarse_level(grid, values[0], top, log_alpha), top - math.inf, top
+    level = _sketched_level(shape, top, level, log_alpha)
     alpha = log_alpha.exp()
     rows = torch.arange(len(mix), device=level.device)
     done: list[Crossings] = []
     before = torch.full_like(level, math.inf)
+    near_ends: Crossings | None = None
     for step in range(80):
         u, wanted = level[rows], log_alpha[rows]
-        ends = crossings(shape, u, rows if len(rows) < len(mix) else None)
+        # The first level is good to a few digits only: ends to some more are enough to find the next.
+        settled = SETTLED if step else _HASTE
+        ends = crossings(shape, u, rows if len(rows) < len(mix) else None, near_ends, settled)
         outside, slope = log_outside(mix, ends, u, rows)
         miss = outside - wanted
         a = torch.where(miss < 0, u, low[rows])
@@ -84,8 +93,9 @@ def _hdr(mix: Mixtures, log_alpha: Tensor, slack: float) -> tuple[Tensor, Crossi
         share = alpha[rows]
         short = still & (miss * share > 2e-13 * torch.minimum(share, 1 - share))
         level[rows] = torch.where(short, u - rounding, torch.where(still, u, torch.where(bad, halved, move)))
-        final = (still & ~short) | (near & ~still)
+        final = ((still & ~short) | (near & ~still)) & (step > 0)
         done.append(_kept(ends, final, rows, torch.where(still, 0.0, newton)))
+        near_ends = _kept(ends, ~final, rows, level[rows] - u)
         rows = rows[~final]
         if len(rows) == 0:
             break
@@ -100,15 +110,16 @@ def _hdr(mix: Mixtures, log_alpha: Tensor, slack: float) -> tuple[Tensor, Crossi
     return level, joined(done)
 
 
-def _kept(ends: Crossings, final: Tensor, rows: Tensor, shift: Tensor) -> Crossings:
-    """The crossings of the final mixtures, moved to the level that is higher by `shift`."""
-    keep = final[ends.owner]
+def _kept(ends: Crossings, some: Tensor, rows: Tensor, shift: Tensor) -> Crossings:
+    """The crossings of some mixtures, moved to the level that is higher by `shift`."""
+    keep = some[ends.owner]
     owner, score = ends.owner[keep], ends.score[keep]
     moved = torch.where(shift[owner] == 0, 0.0, shift[owner] / score)
-    return Crossings(rows[owner], ends.high[keep], ends.low[keep] + moved, ends.rising[keep], score)
+    cell = None if ends.cell is None else ends.cell[keep]
+    return Crossings(rows[owner], ends.high[keep], ends.low[keep] + moved, ends.rising[keep], score, cell)
 
 
-def _coarse_level(grid: Grid, logp: Tensor, top: Tensor, log_alpha: Tensor) -> Tensor:
+def coarse_level(grid: Grid, logp: Tensor, top: Tensor, log_alpha: Tensor) -> Tensor:
     """A level to start from: bisection with masses by the trapezoidal rule, then one step by linear cells."""
     count = grid.count
     column = torch.arange(int(count.max()), device=count.device)
@@ -138,6 +149,44 @@ def _coarse_level(grid: Grid, logp: Tensor, top: Tensor, log_alpha: Tensor) -> T
     start = level.to(torch.float64) + torch.where(torch.isfinite(step), step.clamp(-0.3, 0.3), 0.0)
     # Further out than can be seen here, the logarithm of the mass falls about as fast as the level.
     return top + start.clamp_max(-1e-6) + (log_alpha - seen)
+
+
+def _sketched_level(shape: Profile, top: Tensor, start: Tensor, log_alpha: Tensor) -> Tensor:
+    """A better level to start from: a few steps of Newton's method on polynomials between nodes."""
+    grid, scale = shape.grid, top.exp()
+    owner, logp = grid.owner, shape.logp - top[grid.owner]
+    width = (grid.high[1:] - grid.high[:-1]).add_(grid.low[1:] - grid.low[:-1])
+    there = torch.isfinite(logp)
+    inner = there[1:] & there[:-1]  # every grid ends with nodes without density
+    nodes = logp, shape.slope, shape.curve
+    left, right = (logp[:-1], nodes[1][:-1], nodes[2][:-1]), (logp[1:], nodes[1][1:], nodes[2][1:])
+    cell = torch.where(inner, mass(width, left, right), 0.0)
+    seen, level = log_alpha.clamp_min(_COARSE), start - top
+    for _ in range(_SKETCHES):
+        below = logp < level[owner]
+        low, high = below[:-1], below[1:]
+        whole = torch.where(low & high, cell, 0.0)
+        outside = torch.zeros_like(level).index_add_(0, owner[:-1], whole)
+        cut = ((low != high) & inner).nonzero()[:, 0]
+        at, size = owner[cut], width[cut]
+        u, left, right = level[at], _at(nodes, cut), _at(nodes, cut + 1)
+        line = quintic(size, left, right)
+        t = line.root(u, torch.zeros_like(u), torch.ones_like(u))
+        _, first, second = line.at(t)
+        part = t * size
+        here = u, first / size, second / size.square()
+        piece = torch.where(low[cut], mass(part, left, here), mass(size - part, here, right))
+        outside.index_add_(0, at, piece)
+        fall = (u.exp() * size / first.abs().clamp_min(1e-6)).nan_to_num(0.0)
+        rate = torch.zeros_like(level).index_add_(0, at, fall)
+        miss = (outside * scale).clamp_min(_TINY).log() - seen
+        step = -miss * outside / rate.clamp_min(_TINY)
+        level = (level + torch.where(torch.isfinite(step), step.clamp(-0.5, 0.5), 0.0)).clamp_max(-1e-9)
+    return torch.where(log_alpha >= _COARSE, top + level, start)
+
+
+def _at(nodes: Node, index: Tensor) -> Node:
+    return nodes[0][index], nodes[1][index], nodes[2][index]
 
 
 def log_outside(
@@ -201,7 +250,9 @@ def complement_pieces(
 def _mass(
     mix: Mixtures, owner: Tensor, low: tuple[Tensor, Tensor], high: tuple[Tensor, Tensor], log: bool = False
 ) -> Tensor:
-    return (log_masses if log else masses)(
+    if not log:
+        return piece_masses(mix.loc, mix.scale, mix.weight, owner, low, high)
+    return log_masses(
         mix.loc[owner],
         mix.scale[owner],
         mix.weight[owner],

@@ -13,74 +13,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from cbdl.credal.line.mesh import Runs, cells, runs
+from cbdl.credal.line.grids import Grid, sampled
 from cbdl.credal.line.mixture import Derivatives, Mixtures, solve
+from cbdl.credal.line.quintic import Node, quintic
 
-CELL = 0.6
-"""Width of a cell in units of the local scale."""
-
-REACH = 7.0
-"""Scales from its location to which a component decides the width of cells; there it is 2e-11 of its height."""
-
-CACHE = 1 << 19
-"""Bytes of one temporary when densities are evaluated on grids: small enough for the processor's cache."""
-
-
-@dataclass(frozen=True)
-class Grid:
-    """The nodes of B grids one after the other (T,): high + low, in order, with the owner of each node.
-
-    `unit` is the local scale, infinite inside gaps. The nodes of grid b are first[b], ..., first[b + 1] - 1.
-    """
-
-    owner: Tensor
-    high: Tensor
-    low: Tensor
-    unit: Tensor
-    first: Tensor
-
-    @property
-    def count(self) -> Tensor:
-        return self.first.diff()
-
-    def between(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """(anchor, start, end, unit) of the cells between two nodes: the ends are relative to the anchor.
-
-        The anchor is that of the end with the finer local scale, so that narrow components keep their digits.
-        """
-        unit, other = self.unit[left], self.unit[right]
-        high, high_right = self.high[left], self.high[right]
-        anchor = torch.where(unit <= other, high, high_right)
-        start, end = (high - anchor) + self.low[left], (high_right - anchor) + self.low[right]
-        return anchor, start, end, torch.minimum(unit, other)
-
-    def take(self, rows: Tensor) -> tuple[Grid, Tensor]:
-        """The grids `rows` (which may repeat) as a batch of their own, and the nodes they come from."""
-        count = self.count[rows]
-        first = torch.cat([count.new_zeros(1), count.cumsum(0)])
-        owner = torch.repeat_interleave(torch.arange(len(rows), device=rows.device), count)
-        index = torch.arange(len(owner), device=rows.device) + (self.first[rows] - first[:-1])[owner]
-        return Grid(owner, self.high[index], self.low[index], self.unit[index], first), index
-
-    def ends(self) -> Tensor:
-        """(T,) bool: the last node of each grid, which starts no cell."""
-        mask = torch.zeros(len(self.owner), dtype=torch.bool, device=self.owner.device)
-        mask[self.first[1:] - 1] = True
-        return mask
+SETTLED = 1e-5
+"""After a step of so much of its natural length a crossing is known to full precision."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """The shape of B mixtures: grids that hold all turning points, with log p at the nodes (T,)."""
+    """The shape of B mixtures: grids that hold all turning points, with log p and its derivatives at the nodes (T,)."""
 
     mix: Mixtures
     grid: Grid
     logp: Tensor
+    slope: Tensor
+    curve: Tensor
+
+    def at(self, node: Tensor) -> Node:
+        """What is known at nodes."""
+        return self.logp[node], self.slope[node], self.curve[node]
 
     @property
     def top(self) -> Tensor:
@@ -93,7 +50,7 @@ class Profile:
 class Crossings:
     """All points where mixtures cross their levels, flat, by owner and place; rising and falling alternate.
 
-    Each point is high + low; `score` is p'/p there, `rising` its sign.
+    Each point is high + low; `score` is p'/p there, `rising` its sign, `cell` the node at the left, where known.
     """
 
     owner: Tensor
@@ -101,73 +58,16 @@ class Crossings:
     low: Tensor
     rising: Tensor
     score: Tensor
+    cell: Tensor | None = None
 
 
-def make_grid(mix: Mixtures) -> Grid:
-    """The graded grids of B mixtures."""
-    stretches = _all_runs(mix)
-    pieces = cells(stretches, CELL)
-    inner = (stretches.gap > 0) & torch.isfinite(stretches.gap)
-    nodes = pieces + (stretches.gap > 0) + inner
-    count = torch.zeros(len(mix), dtype=torch.int64, device=nodes.device).index_add_(
-        0, stretches.owner, nodes
-    )
-    first = torch.cat([count.new_zeros(1), count.cumsum(0)])
-    run = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), nodes)
-    place = torch.arange(len(run), device=nodes.device) - (nodes.cumsum(0) - nodes)[run]
-    low = stretches.offset[run] + place * (stretches.length / pieces.clamp_min(1))[run]
-    unit = stretches.unit[run]
-    # The node in the middle of a gap is the last of its run, the end of the run the one before.
-    last = nodes.cumsum(0) - 1
-    closed = stretches.gap > 0
-    low[(last - inner.to(last.dtype))[closed]] = (stretches.offset + stretches.length)[closed]
-    low[last[inner]] = (stretches.offset + stretches.length + 0.5 * stretches.gap)[inner]
-    unit[last[inner]] = math.inf
-    return Grid(stretches.owner[run], stretches.anchor[run], low, unit, first)
-
-
-def _all_runs(mix: Mixtures) -> Runs:
-    """`runs`, a cache-sized slice of the batch at a time."""
-    K = mix.loc.shape[1]
-    step = max(1, CACHE // (8 * K * K))
-    parts = []
-    for i in range(0, len(mix), step):
-        some = mix[i : i + step]
-        part = runs(some.loc, some.scale, some.active, REACH)
-        parts.append(Runs(part.owner + i, part.anchor, part.offset, part.length, part.unit, part.gap))
-    names = ("owner", "anchor", "offset", "length", "unit", "gap")
-    return Runs(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
-
-
-def evaluate(mix: Mixtures, grid: Grid) -> Derivatives:
-    """log p, p'/p and p''/p at the nodes (T,).
-
-    Grids of equal size are evaluated together, as many as the cache holds; the values of a node depend on the
-    node alone.
-    """
-    order = grid.count.argsort(stable=True)
-    sizes, groups = torch.unique(grid.count, return_counts=True)
-    out = grid.high.new_empty(3, len(grid.high))
-    start = 0
-    for size, group in zip(sizes.tolist(), groups.tolist(), strict=True):
-        step = max(1, CACHE // (8 * mix.loc.shape[1] * size))
-        for i in range(start, start + group, step):
-            rows = order[i : min(i + step, start + group)]
-            first = grid.first[rows]
-            if int(rows[-1] - rows[0]) == len(rows) - 1:  # neighbours: a view instead of a gather
-                nodes: Any = slice(int(first[0]), int(first[-1]) + size)
-            else:
-                nodes = (first[:, None] + torch.arange(size, device=rows.device)).reshape(-1)
-            shape = (len(rows), size)
-            values = mix[rows].on(grid.high[nodes].view(shape), grid.low[nodes].view(shape))
-            for k, value in enumerate(values):
-                out[k, nodes] = value.reshape(-1)
-        start += group
-    return out[0], out[1], out[2]
+def shape_of(mix: Mixtures) -> Profile:
+    """The shape of B mixtures, on grids of their own."""
+    return profile(mix, *sampled(mix))
 
 
 def profile(mix: Mixtures, grid: Grid, values: Derivatives) -> Profile:
-    """The grids with the turning points of p put in their places; `values` are those of `evaluate`."""
+    """The grids with the turning points of p put in their places; `values` are those of `sampled`."""
     node, order, start, end, anchor, unit, sign, guess = _brackets(mix, grid, values)
     owner = grid.owner[node]
     logp = torch.empty_like(start)
@@ -178,7 +78,7 @@ def profile(mix: Mixtures, grid: Grid, values: Derivatives) -> Profile:
         settled = 1e-8 * torch.minimum(unit[rows], bend.abs().rsqrt())
         return score, bend, torch.zeros_like(score), settled
 
-    place, _ = solve(slope, start, end, guess, sign, unit)
+    place, bends = solve(slope, start, end, guess, sign, unit)
     # Nodes move up by the turning points before them, and by a node without density at both ends of each grid.
     extra = torch.zeros(len(grid.owner) + 1, dtype=torch.int64, device=logp.device)
     extra = extra.index_add_(0, node + 1, torch.ones_like(node)).cumsum(0)
@@ -200,7 +100,13 @@ def profile(mix: Mixtures, grid: Grid, values: Derivatives) -> Profile:
         merged(grid.unit, unit, math.inf),
         first,
     )
-    return Profile(mix, both, merged(values[0], logp, -math.inf))
+    return Profile(
+        mix,
+        both,
+        merged(values[0], logp, -math.inf),
+        merged(values[1], torch.zeros_like(logp), 0.0),
+        merged(values[2] - values[1].square(), bends, 0.0),
+    )
 
 
 def _brackets(mix: Mixtures, grid: Grid, values: Derivatives) -> tuple[Tensor, ...]:
@@ -262,25 +168,37 @@ def _hidden(mix: Mixtures, grid: Grid, values: Derivatives) -> tuple[Tensor, Ten
     node, anchor, start, end = (t[near] for t in (node, anchor, start, end))
     was_up = up[node]
     split, pairs = 0.5 * (start + end), torch.zeros_like(was_up)
+    steepest = torch.maximum(k0, k1)[near]
+    unit = top[near]
     rows = torch.arange(len(node), device=node.device)
     for _ in range(34):
         if len(rows) == 0:
             break
         x = 0.5 * (start[rows] + end[rows])
-        _, s, b = mix.at(grid.owner[node[rows]], anchor[rows], x)
+        p, s, b = mix.at(grid.owner[node[rows]], anchor[rows], x)
         flipped = (s >= 0) != was_up[rows]
         split[rows], pairs[rows] = x, flipped
         past = (b > 0) == was_up[rows]  # x lies beyond the bottom of the dip
         end[rows] = torch.where(past, x, end[rows])
         start[rows] = torch.where(past, start[rows], x)
-        rows = rows[~flipped]
+        # p' falls by no more than twice its slope at an end times what is left: too little to reach 0.
+        size = (p - unit[rows]).exp()
+        shallow = (size * s).abs() > steepest[rows] * (end[rows] - start[rows])
+        rows = rows[~flipped & ~shallow]
     return node[pairs], split[pairs]
 
 
-def crossings(shape: Profile, level: Tensor, rows: Tensor | None = None) -> Crossings:
+def crossings(
+    shape: Profile,
+    level: Tensor,
+    rows: Tensor | None = None,
+    near: Crossings | None = None,
+    settled: float = SETTLED,
+) -> Crossings:
     """All points where log p = level, for the mixtures `rows` (R,) with levels (R,); owners count in `rows`.
 
-    `rows` may name a mixture several times, with different levels.
+    `rows` may name a mixture several times, with different levels. `near`: points to start from, in increasing cells,
+    where these are the same. `settled`: the last step, relative to the natural length; its cube is the error.
     """
     grid, mix = shape.grid, shape.mix
     if rows is None:
@@ -296,17 +214,40 @@ def crossings(shape: Profile, level: Tensor, rows: Tensor | None = None) -> Cros
         above = shape.logp[index] >= level[owner]
         place = (above[1:] != above[:-1]).nonzero()[:, 0]
         left, owner, rising = index[place], owner[place], above[place + 1]
-    return _refined(shape, rows[owner], owner, level[owner], left, rising)
+    return _refined(shape, rows[owner], owner, level[owner], left, rising, near, settled)
+
+
+def _guess(
+    shape: Profile, left: Tensor, start: Tensor, width: Tensor, level: Tensor, near: Crossings | None
+) -> Tensor:
+    """Where to look for the crossings first: where they were, or by the polynomials of their cells."""
+    guess, new = start.clone(), torch.arange(len(left), device=left.device)
+    if near is not None and near.cell is not None and len(near.cell):
+        index = torch.searchsorted(near.cell, left).clamp_max_(len(near.cell) - 1)
+        guess = torch.minimum(torch.maximum(near.low[index], start), start + width)
+        new = (near.cell[index] != left).nonzero()[:, 0]
+    if len(new):
+        line = quintic(width[new], shape.at(left[new]), shape.at(left[new] + 1))
+        zero = torch.zeros_like(level[new])
+        guess[new] = start[new] + width[new] * line.root(level[new], zero, zero + 1)
+    return guess
 
 
 def _refined(
-    shape: Profile, row: Tensor, owner: Tensor, level: Tensor, left: Tensor, rising: Tensor
+    shape: Profile,
+    row: Tensor,
+    owner: Tensor,
+    level: Tensor,
+    left: Tensor,
+    rising: Tensor,
+    near: Crossings | None,
+    settled: float,
 ) -> Crossings:
     """The crossings in the cells that start at the nodes `left`, to full precision."""
     mix, grid = shape.mix, shape.grid
     anchor, start, end, unit = grid.between(left, left + 1)
     a, b = shape.logp[left], shape.logp[left + 1]
-    guess = start + (end - start) * ((level - a) / torch.where(a == b, 1.0, b - a)).clamp(0, 1)
+    guess = _guess(shape, left, start, end - start, level, near)
     tail = torch.isinf(a) | torch.isinf(b)
     if tail.any():
         outer = _beyond(mix, row[tail], anchor[tail], level[tail], torch.isinf(b[tail]))
@@ -316,13 +257,13 @@ def _refined(
 
     def excess(index: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         logp, score, bend = mix.at(row[index], anchor[index], x)
-        # A step on the parabola cubes the error: 1e-5 of the natural length is the last step.
-        settled = 1e-5 * torch.minimum(unit[index], 1 / score.abs())
-        return logp - level[index], score, bend - score.square(), settled
+        # A step on the parabola cubes the error.
+        last = settled * torch.minimum(unit[index], 1 / score.abs())
+        return logp - level[index], score, bend - score.square(), last
 
     sign = torch.where(rising, 1.0, -1.0).to(torch.float64)
     place, score = solve(excess, start, end, guess, sign, unit)
-    return Crossings(owner, anchor, place, rising, score)
+    return Crossings(owner, anchor, place, rising, score, left)
 
 
 def _beyond(mix: Mixtures, row: Tensor, anchor: Tensor, level: Tensor, right: Tensor) -> Tensor:

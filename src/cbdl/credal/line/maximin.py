@@ -11,8 +11,9 @@ import math
 import torch
 from torch import Tensor
 
+from cbdl.credal.line.grids import of_each, sampled_each
 from cbdl.credal.line.intervals import Intervals, covered, padded
-from cbdl.credal.line.levels import Profile, crossings, evaluate, make_grid, profile
+from cbdl.credal.line.levels import Profile, crossings, profile
 from cbdl.credal.line.mixture import Extremes
 from cbdl.credal.line.regions import inside
 
@@ -31,15 +32,16 @@ def maximisers(sets: Extremes) -> Tensor:
 
 
 def _group(sets: Extremes) -> Tensor:
-    mix = sets.each()
-    grid = make_grid(mix)
-    shape = profile(mix, grid, evaluate(mix, grid))
-    level = _start(sets)
+    grid, values = sampled_each(sets)
+    shape = profile(sets.each(), *of_each(grid, values))
+    # The lower density at the best node, to start from.
+    level = sets.loc.new_full((len(sets),), -math.inf)
+    level = level.scatter_reduce(0, grid.owner, values[0].amin(-1), "amax")
     rows = torch.arange(len(sets), device=level.device)
     for _ in range(100):
         region = _region(shape, sets.m, rows, level[rows])
-        owner, high, low = _peaks(sets[rows], region)
-        value = sets[rows].densities(owner, high, low).amin(-1)
+        owner, high, low = _peaks(sets, rows, region)
+        value = sets.densities(rows[owner], high, low).amin(-1)
         best = torch.full_like(level[rows], -math.inf).scatter_reduce(0, owner, value, "amax")
         rise = best - level[rows]
         level[rows] = torch.maximum(level[rows], best)
@@ -48,20 +50,11 @@ def _group(sets: Extremes) -> Tensor:
             break
     rows = torch.arange(len(sets), device=level.device)
     level = level - 2 * TIE * (1 + level.abs())
-    owner, high, low = _peaks(sets, _region(shape, sets.m, rows, level))
+    owner, high, low = _peaks(sets, rows, _region(shape, sets.m, rows, level))
     value = sets.densities(owner, high, low).amin(-1)
     keep = value >= level[owner]
     points = padded(owner[keep], (high[keep], low[keep]), (high[keep], low[keep]), len(sets))
     return points.rounded()[..., 0]
-
-
-def _start(sets: Extremes) -> Tensor:
-    """(B,): the lower density at the best of all locations, to start from."""
-    B = len(sets)
-    where = sets.loc.flatten(1)
-    owner = torch.arange(B, device=where.device).repeat_interleave(where.shape[1])
-    value = sets.densities(owner, where.reshape(-1), torch.zeros_like(where).reshape(-1))
-    return value.amin(-1).view(B, -1).amax(-1)
 
 
 def _region(shape: Profile, m: int, rows: Tensor, level: Tensor) -> Intervals:
@@ -69,14 +62,14 @@ def _region(shape: Profile, m: int, rows: Tensor, level: Tensor) -> Intervals:
     return covered(inside(crossings(shape, level.repeat_interleave(m), each), len(rows), m), m)
 
 
-def _peaks(sets: Extremes, region: Intervals) -> tuple[Tensor, Tensor, Tensor]:
-    """One candidate for each interval: where the tangents at its ends meet, polished; (owner, high, low)."""
+def _peaks(sets: Extremes, rows: Tensor, region: Intervals) -> tuple[Tensor, Tensor, Tensor]:
+    """One candidate for each interval of the sets `rows`: where the tangents at its ends meet; (owner, high, low)."""
     owner, column = region.valid.nonzero(as_tuple=True)
     high, low = region.high[owner, column], region.low[owner, column]
     anchor, length = high[:, 0], (high[:, 1] - high[:, 0]) + (low[:, 1] - low[:, 0])
     x = low[:, 0] + 0.5 * length
-    left, rising = _steepest(sets, owner, high[:, 0], low[:, 0], up=True)
-    right, falling = _steepest(sets, owner, high[:, 1], low[:, 1], up=False)
+    left, rising = _steepest(sets, rows[owner], high[:, 0], low[:, 0], up=True)
+    right, falling = _steepest(sets, rows[owner], high[:, 1], low[:, 1], up=False)
     meet = low[:, 0] + (right - left - falling * length) / (rising - falling)
     x = torch.where((meet >= low[:, 0]) & (meet <= low[:, 0] + length), meet, x)
     return owner, anchor, x
@@ -84,10 +77,8 @@ def _peaks(sets: Extremes, region: Intervals) -> tuple[Tensor, Tensor, Tensor]:
 
 def _steepest(sets: Extremes, owner: Tensor, high: Tensor, low: Tensor, *, up: bool) -> tuple[Tensor, Tensor]:
     """The lowest log density at an end of an interval and its slope there (of equal ones the steepest)."""
-    part = sets[owner]
-    flat = part.each()
-    index = torch.arange(len(flat), device=owner.device)
-    logp, score, _ = flat.at(index, high.repeat_interleave(sets.m), low.repeat_interleave(sets.m))
+    index = (owner[:, None] * sets.m + torch.arange(sets.m, device=owner.device)).view(-1)
+    logp, score, _ = sets.each().at(index, high.repeat_interleave(sets.m), low.repeat_interleave(sets.m))
     logp, score = logp.view(-1, sets.m), score.view(-1, sets.m)
     lowest = logp.amin(-1, keepdim=True)
     ties = logp <= lowest + 1e-9 * (1 + lowest.abs())

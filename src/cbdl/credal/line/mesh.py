@@ -189,11 +189,7 @@ def runs(loc: Tensor, scale: Tensor, active: Tensor, reach: float = REACH) -> Ru
     ends, rests, first, last = _sorted_ends(loc, scale, reach)
     smallest = torch.where(active, scale, math.inf).amin(-1, keepdim=True)
     step = torch.where(active, (2 * (scale / smallest).log2()).floor(), _NOTHING).to(torch.int16)
-    # (B, 2K - 1) segments between ends, each with the step of the narrowest component that covers it.
-    # Small integers: this is the one place with (B, 2K, K) numbers.
-    segment = torch.arange(ends.shape[-1] - 1, device=loc.device, dtype=first.dtype)[:, None]
-    covers = (first[:, None, :] <= segment) & (segment < last[:, None, :])
-    local = torch.where(covers, step[:, None, :], _NOTHING).amin(-1)
+    local = _narrowest(step, first, last)
     new = torch.ones_like(local, dtype=torch.bool)
     new[:, 1:] = local[:, 1:] != local[:, :-1]
     owner, start = new.nonzero(as_tuple=True)
@@ -211,16 +207,30 @@ def runs(loc: Tensor, scale: Tensor, active: Tensor, reach: float = REACH) -> Ru
     return Runs(owner, anchor, offset, length, unit, gap)
 
 
+def _narrowest(step: Tensor, first: Tensor, last: Tensor) -> Tensor:
+    """(B, 2K - 1): of each segment between ends, the least step of the components (B, K) that cover it.
+
+    Steps are few: for each one, from coarse to fine, the ends of its components are counted along the line.
+    """
+    local = torch.full((len(step), 2 * step.shape[1] - 1), _NOTHING, dtype=torch.int16, device=step.device)
+    for one in torch.unique(step).flip(0).tolist():
+        if one == _NOTHING:
+            continue
+        here = (step == one).to(torch.int32)
+        change = torch.zeros(len(step), 2 * step.shape[1], dtype=torch.int32, device=step.device)
+        change.scatter_(1, first, here).scatter_(1, last, -here)
+        local.masked_fill_(change.cumsum(1, dtype=torch.int32)[:, :-1] > 0, one)
+    return local
+
+
 def _sorted_ends(loc: Tensor, scale: Tensor, reach: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The 2K ends loc -+ reach scale in order, as value and rest, and the ranks of each component's two ends."""
     low, low_rest = two_sum(loc, -reach * scale)
     high, high_rest = two_sum(loc, reach * scale)
     ends, rests = torch.cat([low, high], -1), torch.cat([low_rest, high_rest], -1)
     order = lexicographic(ends, rests)
-    # 16 bits hold the ranks of up to 16,383 components.
-    small = torch.int16 if order.shape[-1] < _NOTHING else torch.int64
-    place = torch.arange(order.shape[-1], device=loc.device, dtype=small).expand_as(order)
-    rank = torch.empty_like(order, dtype=small).scatter_(-1, order, place)
+    place = torch.arange(order.shape[-1], device=loc.device).expand_as(order)
+    rank = torch.empty_like(order).scatter_(-1, order, place)
     first, last = rank.chunk(2, -1)
     return ends.gather(-1, order), rests.gather(-1, order), first, last
 

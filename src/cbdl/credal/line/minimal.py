@@ -23,12 +23,14 @@ import torch
 from torch import Tensor
 
 from cbdl.credal.line.cells import taken
-from cbdl.credal.line.ends import Ends, State, excess, level_set, revised, solve, widened
-from cbdl.credal.line.hdr import hdr
+from cbdl.credal.line.ends import Dual, Ends, State, excess, level_set, revised, solve, widened
+from cbdl.credal.line.grids import Grid, of_each, sampled_each
+from cbdl.credal.line.hdr import coarse_level, hdr
 from cbdl.credal.line.intervals import Intervals
-from cbdl.credal.line.levels import Crossings, Grid, Profile, crossings, evaluate, make_grid, profile
+from cbdl.credal.line.levels import Crossings, Profile, crossings, profile
 from cbdl.credal.line.mesh import two_sum
 from cbdl.credal.line.mixture import EPS, Derivatives, Extremes
+from cbdl.credal.line.sketch import LEAST, Sketch, sketched
 
 STEPS = 80
 
@@ -38,13 +40,19 @@ START = 0.75
 LAST = 0.99
 """Up to this alpha it still can be, if all else fails."""
 
-PACE, ROUNDS, PROGRAMMES = 10.0, 2, 8
+PACE, ROUNDS, PROGRAMMES = 10.0, 3, 8
 """Above, 1 - alpha falls by such factors, with so many rounds each; programmes for sets that this does not settle."""
 
-NEAR = 1e-6
-"""The gap, relative to the measure, at which the dual is left to Newton's method on the ends."""
+HASTE, PATIENCE = (4, 1), (40, 4)
+"""Steps on a sketch, and trials of each: at first it need not be solved where that is slow."""
 
-GOOD = 1e-9
+NEAR, ROUGH = 1e-6, 1e-5
+"""The gap, relative to the measure, at which the dual and its sketch are left to Newton's method on the ends."""
+
+AGAIN, FIRST = 1e-2, 1e-4
+"""What lambda s is for a start of that method, relative to the measure: after a step of alpha, and from a sketch."""
+
+GOOD = 5e-11
 """A region with a gap of so much of its measure has the right intervals."""
 
 
@@ -62,21 +70,25 @@ class _Shared:
         logp, score, bend = (v[index] for v in self.values)
         return _Shared(self.sets[rows], grid, (logp, score, bend), self.alpha)
 
-
-@dataclass(frozen=True)
-class _Dual:
-    """D at lambda: its gradient, (1 - alpha) - P_j(R) (B, m), the measure of R (B,), Hessian (B, m, m) of -D."""
-
-    short: Tensor
-    measure: Tensor
-    hessian: Tensor
+    def dual(self, lam: Tensor) -> Dual:
+        """D at lambda (B, m)."""
+        sets = self.sets
+        ends = crossings(_shape(self, lam), torch.zeros_like(lam[:, 0]))
+        region = level_set(ends)
+        density = sets.densities(ends.owner, ends.high, ends.low).exp()
+        outer = density[:, :, None] * (density / ends.score.abs().clamp_min(1e-300)[:, None])[:, None, :]
+        return Dual(
+            -excess(sets, region, self.alpha),
+            region.measure(len(sets)),
+            lam.new_zeros(len(lam), sets.m, sets.m).index_add_(0, ends.owner, outer),
+        )
 
 
 def minimal_region(sets: Extremes, alpha: float) -> tuple[Intervals, Tensor, Tensor]:
     """(intervals, log lambda (B, m), gap (B,)) of the smallest region of each set."""
     prices, gap = torch.zeros_like(sets.loc[..., 0]), sets.loc.new_zeros(len(sets))
     parts: list[Ends] = []
-    for rows in sets.chunks():
+    for rows in sets.chunks(1 << 16):
         region, prices[rows], gap[rows] = _optimum(sets[rows], alpha)
         parts.append(Ends(rows[region.owner], region.high, region.low))
     owner, high, low = (
@@ -89,13 +101,41 @@ def _optimum(sets: Extremes, alpha: float) -> tuple[Ends, Tensor, Tensor]:
     """Region, lambda and gap. Up to START by the dual alone; above, its solution is followed as alpha grows."""
     now = min(alpha, START)
     shared = _prepare(sets, now)
-    prices = _maximise(shared)
-    region = level_set(_level(shared, prices))
-    state = State(region, prices, excess(sets, region, now) / min(now, 1 - now))
+    state = _start(shared, HASTE)
     for then in _stages(now, alpha):
-        state = _follow(shared, state, then)
+        state = _follow(shared, state, then, AGAIN if then > now else FIRST)
     region = widened(sets, alpha, state.region)
     return region, state.prices, _gap(replace(shared, alpha=alpha), region, state.prices)
+
+
+def _start(shared: _Shared, effort: tuple[int, int]) -> State:
+    """An optimum of the dual: of its sketch where that will do, to which Newton's method on the ends is near enough.
+
+    `effort`: the steps on the sketch, and the trials of each.
+    """
+    small = min(shared.alpha, 1 - shared.alpha)
+    if shared.alpha < LEAST:
+        return _exact_start(shared)
+    sketch = sketched(shared.grid, shared.values, shared.alpha)
+    grid, values = of_each(shared.grid, shared.values)
+    top = values[0].new_full((len(grid.count),), -math.inf).scatter_reduce(0, grid.owner, values[0], "amax")
+    level = coarse_level(grid, values[0], top, torch.full_like(top, math.log(shared.alpha)))
+    prices = _ascend(sketch, sketch.prices(level.view(len(shared.sets), -1)), ROUGH, *effort)
+    region, dual = sketch.region(prices)
+    return State(region, prices, -dual.short / small)
+
+
+def _sketched_start(shared: _Shared) -> State:
+    """The optimum of the sketch, with patience."""
+    return _start(shared, PATIENCE)
+
+
+def _exact_start(shared: _Shared) -> State:
+    """An optimum of the dual itself."""
+    prices = _maximise(shared)
+    region = level_set(_level(shared, prices))
+    small = min(shared.alpha, 1 - shared.alpha)
+    return State(region, prices, excess(shared.sets, region, shared.alpha) / small)
 
 
 def _stages(now: float, alpha: float) -> list[float]:
@@ -105,10 +145,17 @@ def _stages(now: float, alpha: float) -> list[float]:
     return [1 - (1 - now) * ratio ** (k / steps) for k in range(1, steps)] + [alpha]
 
 
-def _follow(shared: _Shared, state: State, alpha: float) -> State:
+def _follow(shared: _Shared, state: State, alpha: float, centre: float) -> State:
     """From the optimum for one alpha to that for another."""
     shared = replace(shared, alpha=alpha)
-    new, missed = _try(shared, state)
+    new, missed = _try(shared, state, centre)
+    for start in (_sketched_start, _exact_start) if alpha <= LAST else ():
+        rows = missed.nonzero()[:, 0]
+        if len(rows) == 0:
+            break
+        some = shared[rows]
+        again, left = _try(some, start(some), ROUGH)
+        new, missed[rows] = new.put(rows, again), left
     for row in missed.nonzero():
         new = new.put(row, _afresh(shared[row], new.take(row)))
     return new
@@ -132,12 +179,10 @@ def _afresh(shared: _Shared, state: State) -> State:
             return state
     if alpha > LAST:
         return state
-    prices = _maximise(shared)
-    region = level_set(_level(shared, prices))
-    return _try(shared, State(region, prices, excess(sets, region, alpha) / small))[0]
+    return _try(shared, _exact_start(shared))[0]
 
 
-def _try(shared: _Shared, state: State) -> tuple[State, Tensor]:
+def _try(shared: _Shared, state: State, centre: float = AGAIN) -> tuple[State, Tensor]:
     """The optimum for another alpha, with slack in units of min(alpha, 1 - alpha), and which sets (B,) missed it.
 
     Where intervals are missing or too many, those of {q >= 1} are taken for another round.
@@ -148,12 +193,13 @@ def _try(shared: _Shared, state: State) -> tuple[State, Tensor]:
     rows = torch.arange(len(sets), device=state.prices.device)
     missed = torch.zeros_like(rows, dtype=torch.bool)
     for _ in range(ROUNDS):
-        part = solve(sets[rows], alpha, _warm(state.take(rows), small))
+        part = solve(sets[rows], alpha, _warm(state.take(rows), small, centre))
         part = replace(part, slack=excess(sets[rows], part.region, alpha) / small)
         sound = torch.isfinite(part.prices).all(-1)
         state = state.put(rows[sound], part.take(sound.nonzero()[:, 0]))
         gap = _gap(shared[rows], state.region.take(rows, len(sets)), state.prices[rows])
         off = ~(gap <= good * state.region.measure(len(sets))[rows]) | (state.slack[rows] < -good).any(-1)
+        off |= ~sound  # their region is not the one that the slack is of
         missed[rows] = off
         if not off.any():
             break
@@ -161,6 +207,7 @@ def _try(shared: _Shared, state: State) -> tuple[State, Tensor]:
         again = level_set(_level(shared[rows], state.prices[rows]))
         again = revised(state.region.take(rows, len(sets)), again, len(rows))
         some = torch.zeros_like(rows).index_add_(0, again.owner, torch.ones_like(again.owner)) > 0
+        centre = AGAIN
         rows, again = rows[some], again.take(some.nonzero()[:, 0], len(rows))
         if len(rows) == 0:
             break
@@ -168,14 +215,18 @@ def _try(shared: _Shared, state: State) -> tuple[State, Tensor]:
     return state, missed
 
 
-def _warm(state: State, small: float) -> State:
+def _warm(state: State, small: float, centre: float) -> State:
     """A start for `solve`: lambda s the same for all extremes, and so little that the peaks of q stay where they are.
 
     They exceed 1 by about (1 - alpha)^2 if that is small. `state` has the slack relative to min(alpha, 1 - alpha).
     """
-    target = 0.01 * small * state.region.measure(len(state.prices))[:, None]
-    slack = torch.maximum(state.slack * small, target / state.prices)
-    return State(state.region, torch.maximum(state.prices, target / slack), slack)
+    measure = state.region.measure(len(state.prices))[:, None]
+    target = centre * small * measure
+    # What is small already is raised: the price of coverage that costs nothing, the slack of what is just enough.
+    cheap = state.prices < state.slack * measure
+    slack = torch.where(cheap, state.slack * small, torch.maximum(state.slack * small, target / state.prices))
+    prices = torch.where(cheap, torch.maximum(state.prices, target / slack), state.prices)
+    return State(state.region, prices, slack)
 
 
 def _level(shared: _Shared, prices: Tensor) -> Crossings:
@@ -190,19 +241,7 @@ def _gap(shared: _Shared, region: Ends, prices: Tensor) -> Tensor:
 
 
 def _prepare(sets: Extremes, alpha: float) -> _Shared:
-    grid = make_grid(sets.pooled())
-    return _Shared(sets, grid, values_of_each(sets, grid), alpha)
-
-
-def values_of_each(sets: Extremes, grid: Grid) -> Derivatives:
-    """(T, m) three times: log p, p'/p and p''/p of every extreme on the one grid of its set."""
-    B, m = len(sets), sets.m
-    wide, index = grid.take(torch.arange(B, device=grid.owner.device).repeat_interleave(m))
-    extreme = wide.owner % m
-    logp, score, bend = (
-        v.new_empty(len(grid.owner), m).index_put((index, extreme), v) for v in evaluate(sets.each(), wide)
-    )
-    return logp, score, bend
+    return _Shared(sets, *sampled_each(sets), alpha)
 
 
 def _shape(shared: _Shared, lam: Tensor) -> Profile:
@@ -215,47 +254,45 @@ def _shape(shared: _Shared, lam: Tensor) -> Profile:
     return profile(shared.sets.pooled(lam), shared.grid, values)
 
 
-def _dual(shared: _Shared, lam: Tensor) -> _Dual:
-    sets = shared.sets
-    ends = crossings(_shape(shared, lam), torch.zeros_like(lam[:, 0]))
-    region = level_set(ends)
-    density = sets.densities(ends.owner, ends.high, ends.low).exp()
-    outer = density[:, :, None] * (density / ends.score.abs().clamp_min(1e-300)[:, None])[:, None, :]
-    return _Dual(
-        -excess(sets, region, shared.alpha),
-        region.measure(len(sets)),
-        lam.new_zeros(len(lam), sets.m, sets.m).index_add_(0, ends.owner, outer),
-    )
-
-
 def _maximise(shared: _Shared) -> Tensor:
-    """lambda (B, m): primal-dual interior point; sets that are done leave the batch."""
-    sets, alpha = shared.sets, shared.alpha
-    level, _ = hdr(sets.each(), alpha)
-    lam = (-level.view(len(sets), sets.m)).exp()  # right for extremes far apart, too large for similar ones
+    """lambda (B, m) at the maximum of D."""
+    level, _ = hdr(shared.sets.each(), shared.alpha)
+    return _ascend(shared, (-level.view(len(shared.sets), -1)).exp(), NEAR)
+
+
+def _ascend(
+    shared: _Shared | Sketch, lam: Tensor, near: float, steps: int = STEPS, trials: int = 30
+) -> Tensor:
+    """lambda (B, m): primal-dual interior point; sets that are done leave the batch.
+
+    The start is right for extremes far apart, too large for similar ones.
+    """
+    alpha = shared.alpha
     slack = torch.full_like(lam, 0.5 * min(alpha, 1 - alpha))
     best, best_gap = lam.clone(), torch.full_like(lam[:, 0], torch.inf)
-    rows = torch.arange(len(sets), device=lam.device)
-    now, part = _dual(shared, lam), shared
-    for _ in range(STEPS):
+    rows = torch.arange(len(lam), device=lam.device)
+    now, part = shared.dual(lam), shared
+    for _ in range(steps):
         g = now.short
         # What the gap would be if the region were feasible; infeasibility is charged at the current prices.
         gap = (lam * g.abs()).sum(-1) + lam.sum(-1) * g.clamp_min(0).amax(-1)
         better = gap < best_gap[rows]
         best[rows[better]], best_gap[rows[better]] = lam[better], gap[better]
-        on = (gap > NEAR * now.measure).nonzero()[:, 0]
+        on = (gap > near * now.measure).nonzero()[:, 0]
         if len(on) == 0:
             break
         rows, lam, slack, part = rows[on], lam[on], slack[on], part[on]
-        now = _Dual(now.short[on], now.measure[on], now.hessian[on])
+        now = Dual(now.short[on], now.measure[on], now.hessian[on])
         # The target for lambda slack falls to a tenth, and quadratically in the end.
         total = (lam * slack).sum(-1)
-        mu = (total / now.measure.clamp_min(1e-300)).clamp_max(0.1) * total / sets.m
-        lam, slack, now = _step(part, lam, slack, now, mu)
+        mu = (total / now.measure.clamp_min(1e-300)).clamp_max(0.1) * total / lam.shape[1]
+        lam, slack, now = _step(part, lam, slack, now, mu, trials)
     return best
 
 
-def _step(part: _Shared, lam: Tensor, slack: Tensor, now: _Dual, mu: Tensor) -> tuple[Tensor, Tensor, _Dual]:
+def _step(
+    part: _Shared | Sketch, lam: Tensor, slack: Tensor, now: Dual, mu: Tensor, trials: int
+) -> tuple[Tensor, Tensor, Dual]:
     """One Newton step on gradient D + slack = 0, lambda slack = mu, shortened until D does not fall behind."""
     g = now.short
     # Scaled by lambda, so that extremes of very different scale are on one footing.
@@ -271,17 +308,19 @@ def _step(part: _Shared, lam: Tensor, slack: Tensor, now: _Dual, mu: Tensor) -> 
     rate = (right * d).sum(-1)
     t = _longest(d, torch.ones_like(d))
     ts = _longest(slack_step, slack)
-    new = _dual(part, lam + t[:, None] * direction)
+    new = part.dual(lam + t[:, None] * direction)
     todo = torch.arange(len(lam), device=lam.device)
-    for _ in range(30):
+    for _ in range(trials):
         moved = lam[todo] + t[todo, None] * direction[todo]
         slope = ((new.short[todo] + mu[todo, None] / moved) * direction[todo]).sum(-1)
         # D + mu sum log lambda is concave along the step: far past its top the slope turns steeply negative.
-        todo = todo[slope < -0.5 * (rate[todo] * unit[todo, 0]).abs()]
+        before = (rate[todo] * unit[todo, 0]).abs()
+        past = slope < -0.5 * before
+        todo, secant = todo[past], (before / (before - slope))[past]
         if len(todo) == 0:
             break
-        t[todo] *= 0.4
-        again = _dual(part[todo], lam[todo] + t[todo, None] * direction[todo])
+        t[todo] *= secant.clamp(0.1, 0.6)
+        again = part[todo].dual(lam[todo] + t[todo, None] * direction[todo])
         new.short[todo], new.measure[todo], new.hessian[todo] = again.short, again.measure, again.hessian
     return lam + t[:, None] * direction, slack + ts[:, None] * slack_step, new
 

@@ -76,10 +76,10 @@ class Mixtures:
         logp, score, bend = total.log() + shift[owner], -first / total, second / total
         deep = (total < _DEEP).nonzero()[:, 0]
         if len(deep):
-            logp[deep], score[deep], bend[deep] = self._deep(owner[deep], high[deep], low[deep])
+            logp[deep], score[deep], bend[deep] = self.deep(owner[deep], high[deep], low[deep])
         return logp, score, bend
 
-    def _deep(self, owner: Tensor, high: Tensor, low: Tensor) -> Derivatives:
+    def deep(self, owner: Tensor, high: Tensor, low: Tensor) -> Derivatives:
         """The same where everything underflows: each point is shifted by its own largest term."""
         loc, scale, height = self.loc[owner], self.scale[owner], self.height[owner]
         z = ((high[:, None] - loc) + low[:, None]) / scale
@@ -89,6 +89,19 @@ class Mixtures:
         total = terms.sum(-1)
         first, second = (terms * z / scale).sum(-1), (terms * (z.square() - 1) / scale.square()).sum(-1)
         return top[:, 0] + total.log(), -first / total, second / total
+
+    def logs(self, owner: Tensor, high: Tensor, low: Tensor) -> Tensor:
+        """log p alone, at flat points (R,)."""
+        packed, shift = self._packed
+        K = self.loc.shape[1]
+        loc, inverse, height = packed.index_select(0, owner).tensor_split((K, 2 * K), -1)
+        z = (high[:, None] - loc).add_(low[:, None]).mul_(inverse)
+        total = torch.addcmul(height, z, z, value=-0.5).exp_() @ z.new_ones(K)
+        logp = total.log() + shift[owner]
+        deep = (total < _DEEP).nonzero()[:, 0]
+        if len(deep):
+            logp[deep] = self.deep(owner[deep], high[deep], low[deep])[0]
+        return logp
 
     def on(self, high: Tensor, low: Tensor) -> Derivatives:
         """The same at N points for each mixture: (B, N). Made for speed: few passes over (B, K, N)."""
@@ -104,7 +117,7 @@ class Mixtures:
         logp, score, bend = total.log() + shift, -first[:, 0] / total, (second[:, 0] - sums[:, 1]) / total
         at = (total < _DEEP).nonzero(as_tuple=True)
         if len(at[0]):
-            logp[at], score[at], bend[at] = self._deep(at[0], high[at], low[at])
+            logp[at], score[at], bend[at] = self.deep(at[0], high[at], low[at])
         return logp, score, bend
 
 
@@ -132,8 +145,16 @@ class Extremes:
         rows = torch.arange(len(self), device=self.loc.device)
         return [rows[i : i + step] for i in range(0, len(self), step)]
 
+    def alone(self) -> Extremes:
+        """Every extreme of every set as a set of its own: (B m, 1, M)."""
+        return Extremes(*(t.flatten(0, 1).unsqueeze(1) for t in (self.loc, self.scale, self.weights)))
+
     def each(self) -> Mixtures:
         """The extremes of all sets as one batch of B m mixtures of M components."""
+        return self._each
+
+    @cached_property
+    def _each(self) -> Mixtures:
         return mixtures(self.loc.flatten(0, 1), self.scale.flatten(0, 1), self.weights.flatten(0, 1))
 
     def pooled(self, factor: Tensor | None = None) -> Mixtures:
@@ -145,20 +166,46 @@ class Extremes:
         self, owner: Tensor, start: tuple[Tensor, Tensor], end: tuple[Tensor, Tensor]
     ) -> Tensor:
         """(R, m): the probability of flat intervals (R,) of the sets `owner` under each extreme."""
-        part = self[owner]
-        a, b = (tuple(t[:, None, None] for t in side) for side in (start, end))
-        return masses(part.loc, part.scale, part.weights, (a[0], a[1]), (b[0], b[1]))
+        return piece_masses(self.loc, self.scale, self.weights, owner, start, end)
 
     def densities(self, owner: Tensor, high: Tensor, low: Tensor) -> Tensor:
         """(R, m): the logarithm of each extreme's density at flat points (R,) of the sets `owner`."""
-        part = self[owner]
-        z = ((high[:, None, None] - part.loc) + low[:, None, None]) / part.scale
-        return torch.logsumexp(part.weights.log() - part.scale.log() - LOG_SQRT_2PI - 0.5 * z.square(), -1)
+        index = (owner[:, None] * self.m + torch.arange(self.m, device=owner.device)).view(-1)
+        at = high.repeat_interleave(self.m), low.repeat_interleave(self.m)
+        return self.each().logs(index, *at).view(-1, self.m)
 
 
 def mixtures(loc: Tensor, scale: Tensor, weights: Tensor) -> Mixtures:
     """`Mixtures` from parameters of shape (B, K)."""
     return Mixtures(loc, scale, weights, weights.log() - scale.log() - LOG_SQRT_2PI)
+
+
+def piece_masses(
+    loc: Tensor,
+    scale: Tensor,
+    weights: Tensor,
+    owner: Tensor,
+    start: tuple[Tensor, Tensor],
+    end: tuple[Tensor, Tensor],
+) -> Tensor:
+    """(R, ...): `masses` of flat intervals (R,) under the mixtures `owner` of (B, ..., K); half-lines cost half."""
+    below, above = torch.isinf(start[0]), torch.isinf(end[0])
+    half = below != above
+    answer = loc.new_empty(len(owner), *loc.shape[1:-1])
+    shape = (-1, *(1,) * (loc.ndim - 1))
+    rows = half.nonzero()[:, 0]
+    if len(rows):
+        at = owner[rows]
+        high, low = (torch.where(below, b, a)[rows].view(shape) for a, b in zip(start, end, strict=True))
+        sign = torch.where(below, -1.0, 1.0).to(loc)[rows].view(shape) * math.sqrt(0.5)
+        z = (high - loc[at]).add_(low).div_(scale[at]).mul_(sign)
+        answer[rows] = 0.5 * (torch.special.erfc(z).mul_(weights[at])).sum(-1)
+    rows = (~half).nonzero()[:, 0]
+    if len(rows):
+        at = owner[rows]
+        a, b = (tuple(t[rows].view(shape) for t in side) for side in (start, end))
+        answer[rows] = masses(loc[at], scale[at], weights[at], (a[0], a[1]), (b[0], b[1]))
+    return answer
 
 
 def masses(
@@ -241,7 +288,7 @@ def solve(
         value, first, second, settled = function(rows, x)
         above = value * sign[rows] >= 0
         a, b = torch.where(above, low[rows], x), torch.where(above, x, high[rows])
-        step = _parabola_step(value, first, second)
+        step = parabola_step(value, first, second)
         move = x + step
         size = step.abs()
         # Also when steps do not shrink: a root that creeps along a bend would take for ever.
@@ -256,7 +303,7 @@ def solve(
     return root, slope
 
 
-def _parabola_step(value: Tensor, first: Tensor, second: Tensor) -> Tensor:
+def parabola_step(value: Tensor, first: Tensor, second: Tensor) -> Tensor:
     """The smaller root of value + first d + second d^2 / 2; Newton's step where that has none."""
     inside = (first.square() - 2 * value * second).clamp_min_(0).sqrt_()
     inside = torch.where(inside > 0, inside, first.abs())

@@ -27,7 +27,7 @@ from cbdl.credal.answers import Region
 from cbdl.credal.line.ends import ends_of, excess
 from cbdl.credal.line.hdr import hdr_at
 from cbdl.credal.line.intervals import Intervals, covered, padded, union
-from cbdl.credal.line.levels import Crossings, crossings, evaluate, make_grid, profile
+from cbdl.credal.line.levels import Crossings, crossings, shape_of
 from cbdl.credal.line.mesh import two_sum
 from cbdl.credal.line.minimal import minimal_region
 from cbdl.credal.line.mixture import EPS, Extremes
@@ -247,8 +247,7 @@ def gathered(parts: list[tuple[Tensor, Intervals]], sets: int) -> Intervals:
 def _lower_density_group(sets: Extremes, alpha: float) -> tuple[Tensor, Intervals]:
     m, device = sets.m, sets.loc.device
     mix = sets.each()
-    grid = make_grid(mix)
-    shape = profile(mix, grid, evaluate(mix, grid))
+    shape = shape_of(mix)
 
     def region(rows: Tensor, u: Tensor) -> Intervals:
         each = (rows[:, None] * m + torch.arange(m, device=device)).reshape(-1)

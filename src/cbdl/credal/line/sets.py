@@ -17,6 +17,7 @@ from cbdl.credal._batch import in_chunks
 from cbdl.credal._border import (
     Array,
     ArrayLike,
+    Border,
     border_of,
     check_alpha,
     check_finite,
@@ -26,7 +27,7 @@ from cbdl.credal._border import (
 from cbdl.credal._optimum import Optimum
 from cbdl.credal.base import Base, Cost, CredalSet, Distribution, Gamble, no_cost
 from cbdl.credal.classes import hull
-from cbdl.credal.line.entropy import entropies, entropy_bounds_on_line, expectations, upper_entropy_on_line
+from cbdl.credal.line.entropy import entropies, entropies_and_upper, entropy_bounds_on_line, expectations
 from cbdl.credal.line.events import (
     Parameters,
     line_event,
@@ -53,6 +54,14 @@ from cbdl.credal.line.variation import maximal_imprecision
 class _Line(CredalSet):
     """Hulls of m Normal mixtures; the parameters are loc, scale and weights (..., m, M)."""
 
+    _known: tuple[Tensor, Tensor] | None = None
+    _optimum: Optimum | None = None
+    """Entropies with their errors (B, m), and the upper entropy: computed once, the first with the second."""
+
+    def _hold(self, border: Border, *parameters: Tensor) -> None:
+        super()._hold(border, *parameters)
+        self._known = self._optimum = None
+
     @property
     def _line(self) -> Parameters:
         loc, scale, weights = self._parameters
@@ -77,16 +86,20 @@ class _Line(CredalSet):
         return self._moments()[0]
 
     def _entropies(self) -> tuple[Tensor, Tensor]:
-        value, error = entropies(self._flat())
+        if self._known is None:
+            self._known = entropies(self._flat())
+        value, error = self._known
         return self._batched(value), self._batched(error)
 
     def _upper_entropy(self) -> Optimum:
-        flat = self._flat()
-        if flat.m == 1:
-            value, error = (t[:, 0] for t in entropies(flat))
+        if self._extremes == 1:
+            value, error = (t[..., 0] for t in self._entropies())
             one = torch.ones_like(value)
-            return Optimum(value, torch.zeros_like(value), one[:, None], error).reshaped(self._batch)
-        return upper_entropy_on_line(flat).reshaped(self._batch)
+            return Optimum(value, torch.zeros_like(value), one[..., None], error)
+        if self._optimum is None:
+            value, error, self._optimum = entropies_and_upper(self._flat())
+            self._known = value, error
+        return self._optimum.reshaped(self._batch)
 
     # --- distribution functions and densities ------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from scipy import special
 from torch import Tensor
 
 from cbdl.credal.line.hdr import log_outside
-from cbdl.credal.line.levels import crossings, evaluate, make_grid, profile
+from cbdl.credal.line.levels import crossings, shape_of
 from cbdl.credal.line.mixture import Extremes, Mixtures
 
 
@@ -38,8 +38,7 @@ def log_survival(sets: Extremes, y: Tensor) -> Tensor:
 
 def _of_mixtures(mix: Mixtures, y: Tensor) -> Tensor:
     """(B, n): log S of n points y (B, n) under each mixture."""
-    grid = make_grid(mix)
-    shape = profile(mix, grid, evaluate(mix, grid))
+    shape = shape_of(mix)
     rows = torch.arange(len(mix), device=y.device).repeat_interleave(y.shape[1])
     point = y.reshape(-1)
     level = torch.minimum(mix.at(rows, point, torch.zeros_like(point))[0], shape.top[rows])

@@ -7,8 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from cbdl.credal.line.levels import Grid, make_grid
-from cbdl.credal.line.minimal import values_of_each
+from cbdl.credal.line.grids import Grid, graded, values_of_each
 from cbdl.credal.line.mixture import Extremes, Mixtures, masses, solve
 
 
@@ -27,7 +26,9 @@ def maximal_imprecision(sets: Extremes) -> Tensor:
 def _pairs(sets: Extremes, i: Tensor, j: Tensor) -> Tensor:
     """(B, pairs): the total variation of each pair of extremes."""
     B, m = len(sets), sets.m
-    each, grid = sets.each(), make_grid(sets.pooled())
+    each = sets.each()
+    # Cells as narrow beyond the outermost locations as between them: differences of densities turn there too.
+    grid = graded(sets.pooled())
     logp, score, _ = values_of_each(sets, grid)
     # One copy of the grid for each pair.
     home = torch.arange(B, device=i.device).repeat_interleave(len(i))
