@@ -22,6 +22,8 @@ from .local import Task
 from .split import Group, Trained, split, together
 
 log = logging.getLogger("cbdl")
+FULL = 8
+"""Members that keep a worker busy: with fewer at a time it waits for operations to start, rather than to end."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Work:
     ) -> Work:
         """Checkpoints go to `scratch` if the user wants none: a worker that dies still resumes from there."""
         cohorts = [task.cohort(data) for task in todo]
-        groups = split(todo, workers, checkpoint_dir)
+        groups = split(todo, _pieces(todo, workers), checkpoint_dir)
         labels = [group.label(todo) for group in groups]
         directory = scratch if checkpoint_dir is None else str(Path(checkpoint_dir).absolute())
         settings = settings_here()
@@ -78,6 +80,12 @@ class Work:
             )
             for i, c in enumerate(self.cohorts)
         ]
+
+
+def _pieces(todo: Sequence[Task], workers: int) -> int:
+    """One for each worker; two where cohorts may take different times and there are members enough for both."""
+    many = sum(len(task.members) for task in todo) >= 2 * FULL * workers
+    return 2 * workers if many and len(todo) > 1 else workers
 
 
 @dataclass
