@@ -151,7 +151,7 @@ def test_a_run_by_folds_that_is_stopped_goes_on(tmp_path: Path) -> None:
     """Stopped while all rows are learned: the folds are not learned again, and all is as if it had never stopped."""
     X, y = rows()
     whole = model(method=BRIEF, plausible=0.01).fit(X, y)
-    asked = iter([False] * 70 + [True] * 1000)
+    asked = iter([False] * 55 + [True] * 1000)
     stopped = model(method=BRIEF, plausible=0.01)
     run = Run(verbose=False, stop=lambda: next(asked))
     with pytest.MonkeyPatch.context() as patch:

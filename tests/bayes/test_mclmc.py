@@ -18,6 +18,7 @@ from cbdl.bayes import likelihoods, priors
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.data import prepare
 from cbdl.bayes.diagnostics import CollapseWarning, diagnose
+from cbdl.bayes.learned import Part
 from cbdl.bayes.methods import _chains, mclmc
 from cbdl.bayes.methods._chains import FAR, ChainsPosterior
 from cbdl.bayes.methods._microcanonical import Motion, move, turn
@@ -26,7 +27,7 @@ from cbdl.bayes.methods.protocol import Method, Posterior
 from cbdl.bayes.mixing import mixing
 from cbdl.bayes.rows import Data, TrainingData
 from cbdl.bayes.train import Run
-from cbdl.engines import Local, Task, local, tasks, train
+from cbdl.engines import Local, Task, local, tasks, train, without_folds
 from cbdl.engines.split import bring, together
 
 
@@ -192,7 +193,7 @@ def work() -> tuple[list[Task], TrainingData]:
 def test_chains_that_are_trained_apart_make_the_same_posterior(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_chains, "FAR", math.inf)  # so short a run leaves some far behind
     todo, data = work()
-    parts = [train(engine, todo, data, short(), Run())[0][0] for engine in (Local(), Apart())]
+    parts = [train(engine, todo, data, short(), Run())[0] for engine in (Local(), Apart())]
     one, other = (part.posterior for part in parts)
     assert isinstance(one, ChainsPosterior)
     assert one.points.shape == (2, 3, 4, 4 * 3 + 5)
@@ -201,22 +202,28 @@ def test_chains_that_are_trained_apart_make_the_same_posterior(monkeypatch: pyte
     assert not torch.equal(one.points[:, 0], one.points[:, 1])
 
 
-@pytest.mark.parametrize("folds", [0, 2])
-def test_a_member_is_made_of_its_own_chains(folds: int) -> None:
-    """In company as alone; with folds beside them too."""
+def test_a_member_is_made_of_its_own_chains() -> None:
+    """In company as alone; without folds, too."""
     (task,), data = work()
     assert isinstance(data, Data)
-    data = data.in_folds(folds, seed=0) if folds else data
-    (whole,), without = train(Local(), [task], data, short(), Run(), folds=folds)
+    apart = data.in_folds(2, seed=0)
+    (whole,) = train(Local(), [task], data, short(), Run())
+    (without,) = without_folds(Local(), [task], apart, short(), Run(), folds=2)
+    assert [(m.k, m.fold) for m in without.cohort.members] == [(0, 0), (1, 0), (0, 1), (1, 1)]
     for i, member in enumerate(task.members):
-        (own,), rest = train(Local(), [replace(task, members=(member,))], data, short(), Run(), folds=folds)
-        one, other = whole.posterior.chains()[0][i], own.posterior.chains()[0][0]
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-7)
-        for part, alone in zip(without, rest, strict=True):
-            places = [j for j, m in enumerate(part.cohort.members) if m.k == member.k]
-            assert [part.cohort.members[j] for j in places] == list(alone.cohort.members)
-            one, other = part.posterior.chains()[0][places], alone.posterior.chains()[0]
-            torch.testing.assert_close(one, other, rtol=0, atol=1e-7)
+        one = replace(task, members=(member,))
+        (own,) = train(Local(), [one], data, short(), Run())
+        torch.testing.assert_close(chains(whole)[i], chains(own)[0], rtol=0, atol=1e-7)
+        (rest,) = without_folds(Local(), [one], apart, short(), Run(), folds=2)
+        places = [j for j, m in enumerate(without.cohort.members) if m.k == member.k]
+        assert [without.cohort.members[j] for j in places] == list(rest.cohort.members)
+        torch.testing.assert_close(chains(without)[places], chains(rest), rtol=0, atol=1e-7)
+
+
+def chains(part: Part) -> Tensor:
+    found = part.posterior.chains()
+    assert found is not None
+    return found[0]
 
 
 def tiny() -> nn.Module:

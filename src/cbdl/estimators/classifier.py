@@ -48,7 +48,7 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
     >>> bool(clf.score(X[1::2], y[1::2]) > 0.9)
     True
     >>> clf.predict_set(X[:2], alpha=0.05).shape, clf.predict_credal(X[:2])
-    ((2, 3), CategoricalCredalSet(batch_shape=(2,), num_extremes=16, num_classes=3))
+    ((2, 3), CategoricalCredalSet(batch_shape=(2,), num_extremes=12, num_classes=3))
     """
 
     classes_: NDArray[Any]
