@@ -23,7 +23,7 @@ from cbdl.credal.line.levels import Crossings
 from cbdl.credal.line.mesh import two_sum
 from cbdl.credal.line.mixture import EPS, Extremes
 
-STEPS = 18
+STEPS = 12
 SETTLED = 1e-14
 TINY = 1e-300
 
