@@ -55,6 +55,15 @@ def test_every_region_covers_and_the_minimal_one_is_the_shortest(seed, m, alpha)
         assert (shortest.measure <= regions[other].measure * (1 + 1e-9)).all()
 
 
+def test_a_set_whose_first_prices_leave_no_interval_is_settled_among_others():
+    """A narrow component at the edge misleads the start; of one extreme, the minimal region is its own."""
+    loc, scale, weights = random_sets(0, m=1)
+    cs = MixtureCredalSet(loc, scale, weights)
+    minimal, own = (cs.region(0.01, method) for method in ("minimal", "union"))
+    np.testing.assert_allclose(minimal.measure, own.measure, rtol=1e-9)
+    np.testing.assert_allclose(minimal.intervals, own.intervals, atol=1e-8)
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("alpha", [0.05, 0.4])
 def test_the_minimal_region_is_the_optimum_of_a_linear_programme(seed, alpha):

@@ -23,7 +23,7 @@ from cbdl.credal.line.levels import Crossings
 from cbdl.credal.line.mesh import two_sum
 from cbdl.credal.line.mixture import EPS, Extremes
 
-STEPS = 18
+STEPS = 12
 SETTLED = 1e-14
 TINY = 1e-300
 
@@ -274,11 +274,11 @@ def _step(sets: Extremes, alpha: float, state: State) -> tuple[State, Tensor]:
     t = torch.minimum(_longest(x, torch.ones_like(x), keep), _longest(rise, slack, keep))
     t = torch.minimum(t, _widest(region, move.view(-1, 2), len(sets)))[:, None]
     moved = region.moved(t[region.owner] * move.view(-1, 2))
-    moved = _without_lost(moved, region, rho.view(-1, 2), move.view(-1, 2)).merged(len(sets))
+    moved = _without_lost(moved, region, rho.view(-1, 2), move.view(-1, 2), len(sets)).merged(len(sets))
     return State(moved, lam * (1 + t * x), slack + t * rise), error
 
 
-def _without_lost(moved: Ends, region: Ends, rho: Tensor, move: Tensor) -> Ends:
+def _without_lost(moved: Ends, region: Ends, rho: Tensor, move: Tensor, sets: int) -> Ends:
     """Without what a whole step would turn inside out: intervals where q is below 1 already, gaps where it is above."""
     closed = torch.zeros_like(moved.owner, dtype=torch.bool)
     closed[:-1] = (move[1:, 0] - move[:-1, 1] < -region.gaps[:-1]) & (rho[:-1, 1] > 0) & (rho[1:, 0] > 0)
@@ -289,7 +289,7 @@ def _without_lost(moved: Ends, region: Ends, rho: Tensor, move: Tensor) -> Ends:
         high[after, 1], low[after, 1] = moved.high[after + 1, 1], moved.low[after + 1, 1]
         return Ends(moved.owner, high, low)
     lost = (move[:, 1] - move[:, 0] < -region.widths) & (rho.amax(-1) < 0)
-    keeps = torch.zeros_like(moved.owner).index_add_(0, moved.owner, (~lost).to(torch.int64))
+    keeps = moved.owner.new_zeros(sets).index_add_(0, moved.owner, (~lost).to(torch.int64))
     return moved.only(~lost | (keeps[moved.owner] == 0)) if lost.any() else moved
 
 

@@ -35,7 +35,7 @@ EVEN = 256
 _BLOCK = 8
 _MARGIN = 0.3
 """Least scales by which an even grid reaches beyond the outermost locations."""
-_LARGE = 1 << 22
+_LARGE = 1 << 23
 """Bytes of all terms of the sets on even grids that are worked on at a time."""
 _DEEP = 1e-230
 """Below this, relative to the highest component, terms may be lost that have underflowed at the start of a block."""

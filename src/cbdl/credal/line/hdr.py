@@ -22,6 +22,8 @@ _DEEP = 1e-280
 """Below this a mass is computed by logarithms: it may be about to underflow."""
 _COARSE = math.log(1e-6)
 """The smallest log alpha that the coarse start can see."""
+_STEP = 0.4
+"""How closely bisection finds the coarse start."""
 _SKETCHES = 3
 _HASTE = 1e-2
 """The last step of ends of a level that is not the final one, relative to their natural length."""
@@ -133,7 +135,7 @@ def coarse_level(grid: Grid, logp: Tensor, top: Tensor, log_alpha: Tensor) -> Te
     seen = log_alpha.clamp_min(_COARSE)
     content = (-torch.expm1(seen)).to(torch.float32)
     lower, upper = (seen - 60).to(torch.float32), torch.zeros_like(logp[:, 0])
-    for _ in range(math.ceil(math.log2((60 - _COARSE) / 0.1))):
+    for _ in range(math.ceil(math.log2((60 - _COARSE) / _STEP))):
         middle = 0.5 * (lower + upper)
         over = torch.where(logp >= middle[:, None], mass, 0.0).sum(-1) < content
         lower, upper = torch.where(over, lower, middle), torch.where(over, middle, upper)

@@ -43,7 +43,7 @@ LAST = 0.99
 PACE, ROUNDS, PROGRAMMES = 10.0, 3, 8
 """Above, 1 - alpha falls by such factors, with so many rounds each; programmes for sets that this does not settle."""
 
-HASTE, PATIENCE = (4, 1), (40, 4)
+HASTE, PATIENCE = (8, 1), (40, 4)
 """Steps on a sketch, and trials of each: at first it need not be solved where that is slow."""
 
 NEAR, ROUGH = 1e-6, 1e-5
