@@ -30,6 +30,7 @@ from cbdl.credal import Array, CredalSet
 from cbdl.engines import Engine, Local, Task, tasks, train
 from cbdl.evaluate.conformal import Calibration, Conformity, calibrate, conformity
 from cbdl.left_out import FEW, FOLDS, How, LeftOut, by_folds, by_weights, check_folds, check_how
+from cbdl.missing import MOST, Choice, Encoder, completions, hull, input_quantiles
 from cbdl.prediction import DRAWS, Form, check_form, predict
 
 
@@ -96,6 +97,8 @@ class CBDL:
         self._data: TrainingData | None = None
         self._left_out: LeftOut | None = None
         self._plausibility: Plausibility | None = None
+        self._quantiles: Tensor | None = None
+        self.encoder: Encoder | None = None
 
     def __repr__(self) -> str:
         def many(count: int, what: str) -> str:
@@ -134,6 +137,7 @@ class CBDL:
         if folds is None:
             folds = FOLDS if self._cut > 0 and data.rows <= FEW else 0
         self._train(todo, data, checkpoint_dir, self.method, folds)  # step 3
+        self._quantiles = input_quantiles(data)
         return self if self._cut == 0 else self.plausible(self._cut)
 
     def update(self, X: Any, y: Any = None, *, checkpoint_dir: str | Path | None = None) -> Self:
@@ -235,6 +239,28 @@ class CBDL:
         numbers = predict(learned, x, samples, predictive, tolerance, max_samples, max_memory)
         return numbers.credal_set(learned.members, X.device if isinstance(X, Tensor) else None)
 
+    def predict_missing(
+        self,
+        X: Any,
+        samples: int | Literal["auto"] = DRAWS,
+        *,
+        choices: Sequence[Choice] | None = None,
+        most: int = MOST,
+        predictive: Form = "mixture",
+        chains: Chains | None = None,
+        max_memory: int | None = None,
+    ) -> CredalSet:
+        """Step 4 where X (rows, features) holds nan: the hull over all that the missing inputs could be.
+
+        Conservative inference (`cbdl.missing`). A number could be one of five quantiles of its training column; `choices`
+        says otherwise, and which features are missing together. Of more than `most` completions of a row a balanced
+        sample is answered: `.origin.completions` and `.origin.possible` say how many of how many.
+        """
+        learned = self._extremes(self.chains if chains is None else chains)
+        own = completions(X, learned, self.encoder, choices, self._quantiles, most)
+        numbers = predict(learned, self._inputs(own.X), samples, predictive, max_memory=max_memory)
+        return hull(numbers, learned.members, own, X.device if isinstance(X, Tensor) else None)
+
     def predict_samples(self, X: Any, n: int = 100, *, seed: int = 0) -> Array:
         """Outcomes drawn as in the paper's appendix "post_pred_app": a parameter, then y. (rows, m, n, ...)."""
         drawn = simulate(self.learned, self._inputs(X), n, seed)
@@ -291,6 +317,7 @@ class CBDL:
             self.dtype,
             self.learned,
             extra or {},
+            self._quantiles,
         )
         store.write(path, settings)
 
@@ -368,7 +395,7 @@ class CBDL:
 
     def _inputs(self, X: Any) -> Tensor:
         learned = self.learned
-        x = as_input(X, self.dtype).to(self.device)
+        x = as_input(X if self.encoder is None else self.encoder.array(X), self.dtype).to(self.device)
         if tuple(x.shape[1:]) != learned.row:
             raise ValueError(
                 f"X has rows of shape {tuple(x.shape[1:])}; the model was trained on {learned.row}"
@@ -402,7 +429,7 @@ def load(
         device=device,
         dtype=saved.dtype,
     )
-    model._learned = saved.learned
+    model._learned, model._quantiles = saved.learned, saved.quantiles
     return model
 
 

@@ -30,6 +30,7 @@ from cbdl.store.folder import MANIFEST, Tensors, read_manifest, read_tensors, wr
 from cbdl.store.schema import FORMAT, SHARED, ModelError, file_of
 
 Nets = Sequence[Callable[[], nn.Module]]
+QUANTILES = "inputs.quantiles"
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Saved:
     dtype: torch.dtype
     learned: Learned
     extra: Mapping[str, Any] = field(default_factory=dict)
+    quantiles: Tensor | None = None
+    """(q, features): what a missing input could be; None where inputs are no rows of numbers."""
 
 
 # --- writing ------------------------------------------------------------------------------------------------
@@ -64,6 +67,8 @@ def _described(saved: Saved) -> tuple[dict[str, Any], dict[str, Tensors]]:
     learned, shared = saved.learned, Tensors()
     for name, standard in (("inputs", learned.inputs), ("targets", learned.targets)):
         shared[f"{name}.loc"], shared[f"{name}.scale"] = standard.loc, standard.scale
+    if saved.quantiles is not None:
+        shared[QUANTILES] = saved.quantiles
     manifest = {
         "format": FORMAT,
         "cbdl": version("cbdl"),
@@ -164,7 +169,18 @@ def _built(
         dtype,
         learned,
         manifest["extra"],
+        _quantiles(shared, manifest["row"]),
     )
+
+
+def _quantiles(shared: Tensors, row: Sequence[int]) -> Tensor | None:
+    """What a missing input could be, if the model says it; models of before do not."""
+    values = shared.get(QUANTILES)
+    if values is None:
+        return None
+    if values.ndim != 2 or not len(values) or list(values.shape[1:]) != list(row) or not values.isfinite().all():
+        raise ModelError(f"{QUANTILES} has shape {tuple(values.shape)}; it must be numbers for inputs {tuple(row)}")
+    return values
 
 
 def _likelihoods(

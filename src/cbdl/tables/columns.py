@@ -1,142 +1,148 @@
-"""What the columns of a table mean: numbers stay, a category becomes one column of 0 and 1 per level.
+"""What the columns of a table mean: numbers stay, a category becomes one column of 0 and 1 per level, a date its parts.
 
-Learned once, from the training file, and kept with the model, so that a new file is read the same way or refused with
-the column and the row.
+Learned once, from the training rows, and kept with the model, so that a new file is read the same way or refused with
+the column and the row. What a column could have held where it is missing is learned too: its levels, or its quantiles.
 """
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from cbdl.tables.files import Chunk, Floats, TableError, UsageError, many
+from cbdl.missing import Choice
+from cbdl.tables import cells
+from cbdl.tables.cells import Spelling
+from cbdl.tables.errors import TableError, UsageError
+from cbdl.tables.files import Chunk, Floats
 
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
-"""What stands for a missing value, in small or capital letters."""
-LEVELS = 100
-"""A text column with more distinct values than this is not a category."""
+Kind = Literal["number", "category", "date"]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the training table: numbers, or a category with its levels; `fill` stands for a missing value."""
+    """A column of the training table.
+
+    fill:     stands for a missing value where it is to be filled in
+    values:   what a missing number or date could be, each as the features that the column becomes
+    spelling: how numbers are written
+    format:   how dates are written; parts: what of them is used
+    """
 
     name: str
-    kind: Literal["number", "category"]
+    kind: Kind
     levels: tuple[str, ...] = ()
     fill: str | None = None
+    values: tuple[tuple[float, ...], ...] = ()
+    spelling: Spelling = Spelling()
+    format: str = ""
+    parts: tuple[str, ...] = ()
 
     @property
     def width(self) -> int:
-        """Columns of numbers that it becomes."""
-        return 1 if self.kind == "number" else len(self.levels)
+        """Features that it becomes."""
+        return {"number": 1, "category": len(self.levels), "date": len(self.parts)}[self.kind]
+
+    @property
+    def could_be(self) -> Floats:
+        """(n, features): what it could be where it is missing; none in models of before."""
+        if self.kind == "category":
+            return np.eye(len(self.levels))
+        return np.array(self.values, dtype=np.float64).reshape(-1, self.width)
+
+    @property
+    def filled(self) -> Floats | None:
+        """(features,): what stands for a missing value; None in models of before that did not fill in."""
+        if self.fill is None:
+            return None
+        if self.kind == "category":
+            return np.eye(len(self.levels))[self.levels.index(self.fill)]
+        if self.kind == "date":
+            return self.could_be[len(self.values) // 2]
+        return np.array([float(self.fill)])
 
 
-def is_missing(value: str) -> bool:
-    return value.lower() in MISSING
+@dataclass(frozen=True)
+class Encoded:
+    """Rows as numbers X (rows, features), nan where the input is not known; and why, (rows, columns) each."""
+
+    X: Floats
+    missing: Mask
+    unknown: Mask
+    """A word that was not among the training rows."""
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def at(self, rows: npt.NDArray[np.intp]) -> Encoded:
+        return Encoded(self.X[rows], self.missing[rows], self.unknown[rows])
 
 
-def as_number(value: str) -> float | None:
-    """The finite number that `value` spells, or None."""
-    try:
-        number = float(value)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
-
-
-def is_numeric(values: Sequence[str]) -> bool:
-    """Whether all values that are there spell numbers."""
-    return all(as_number(v) is not None for v in values if not is_missing(v))
-
-
-def learn_columns(table: Chunk, names: Sequence[str], impute: bool) -> tuple[Column, ...]:
-    """What each of the columns `names` means; a missing value is an error unless `impute`."""
-    return tuple(_learn(name, table[name], impute) for name in names)
-
-
-def _learn(name: str, values: Sequence[str], impute: bool) -> Column:
-    missing = [i for i, v in enumerate(values) if is_missing(v)]
-    present = [v for v in values if not is_missing(v)]
-    if not present:
-        raise TableError(f"column {name!r} has no value at all; leave it out with --drop {name}")
-    if missing and not impute:
-        rows = ", ".join(str(i + 1) for i in missing[:3]) + (", ..." if len(missing) > 3 else "")
-        raise TableError(
-            f"column {name!r} has {many(len(missing), 'missing value')} (row {rows}); remove the rows, or add "
-            "--impute to fill in the median or the most frequent value"
-        )
-    if is_numeric(present):
-        middle = sorted(present, key=float)[(len(present) - 1) // 2]
-        return Column(name, "number", (), middle if impute else None)
-    _check_category(name, values, present)
-    often = Counter(sorted(present)).most_common(1)[0][0]
-    return Column(name, "category", tuple(sorted(set(present))), often if impute else None)
-
-
-def _check_category(name: str, values: Sequence[str], present: Sequence[str]) -> None:
-    """A TableError if text is rather a number with a slip of the pen, or a name of each row."""
-    spelled = sum(as_number(v) is not None for v in present)
-    if 2 * spelled > len(present):
-        at = next(i for i, v in enumerate(values) if not is_missing(v) and as_number(v) is None)
-        raise TableError(
-            f"column {name!r}, row {at + 1}: {values[at]!r} is not a finite number, as most of the column is; correct "
-            f"it, or leave the column out with --drop {name}"
-        )
-    levels = len(set(present))
-    if levels > LEVELS:
-        raise TableError(
-            f"column {name!r} holds text with {levels} different values; that is a name rather than a category: leave "
-            f"it out with --drop {name}"
-        )
-
-
-def encode(columns: Sequence[Column], table: Chunk, first_row: int = 1) -> Floats:
-    """(rows, features): the columns of `table` as numbers; `first_row` is the number of its first row."""
+def encode(columns: Sequence[Column], table: Chunk, first_row: int = 1) -> Encoded:
+    """The columns of `table` as numbers; `first_row` is the number of its first row. A TableError where a cell is
+    nonsense; what is missing or was never seen is nan."""
     absent = [c.name for c in columns if c.name not in table]
     if absent:
         raise UsageError(
             f"the table has no column {absent[0]!r}, which the model was trained with; it has {', '.join(table)}"
         )
-    return np.concatenate([_encode(c, table[c.name], first_row) for c in columns], axis=1)
+    parts = [_encode(c, table[c.name], first_row) for c in columns]
+    X, missing, unknown = zip(*parts, strict=True)
+    return Encoded(np.concatenate(X, axis=1), np.stack(missing, axis=1), np.stack(unknown, axis=1))
 
 
-def _encode(column: Column, values: Sequence[str], first_row: int) -> Floats:
-    quick = _plain_numbers(values) if column.kind == "number" else None
-    if quick is not None:
-        return quick[:, None]
-    out = np.zeros((len(values), column.width))
-    place = {level: i for i, level in enumerate(column.levels)}
-    for i, given in enumerate(values):
-        value = column.fill if is_missing(given) and column.fill is not None else given
-        where = f"column {column.name!r}, row {first_row + i}"
-        if is_missing(value):
-            raise TableError(f"{where}: the value is missing; fill it in, or train with --impute")
-        if column.kind == "number":
-            number = as_number(value)
-            if number is None:
-                raise TableError(f"{where}: {value!r} is not a finite number")
-            out[i, 0] = number
-        elif value in place:
-            out[i, place[value]] = 1.0
-        else:
-            known = ", ".join(column.levels[:5]) + (", ..." if len(column.levels) > 5 else "")
-            raise TableError(f"{where}: {value!r} was not seen in training, which had {known}")
-    return out
+def _encode(column: Column, cell: Any, first_row: int) -> tuple[Floats, Mask, Mask]:
+    if column.kind == "category":
+        return _levels(column, cell)
+    if column.kind == "number":
+        values, bad = cells.numbers(cell, column.spelling)
+        out = values[:, None]
+    else:
+        moments, bad = cells.dates(cell, column.format)
+        out = cells.parts(moments, column.parts)
+    if bad.any():
+        raise _not_readable(column, cell, int(bad.argmax()), first_row)
+    return out, np.isnan(out[:, 0]), np.zeros(len(out), dtype=bool)
 
 
-def _plain_numbers(values: Sequence[str]) -> Floats | None:
-    """All values at once if each is a finite number, else None."""
-    try:
-        numbers = np.array(values, dtype=np.float64)
-    except ValueError:
-        return None
-    return numbers if np.isfinite(numbers).all() else None
+def _levels(column: Column, cell: Any) -> tuple[Floats, Mask, Mask]:
+    place, words = cells.texts(cell)
+    level = {name: i for i, name in enumerate(column.levels)}
+    # one row of the table per word, and a last one for what is missing
+    rows = np.full((len(words) + 1, len(level)), np.nan)
+    for i, word in enumerate(words):
+        if word in level:
+            rows[i] = 0.0
+            rows[i, level[word]] = 1.0
+    strange = np.array([word not in level for word in words] + [False])
+    return rows[place], place < 0, strange[place]
+
+
+def _not_readable(column: Column, cell: Any, at: int, first_row: int) -> TableError:
+    value = cell[at].as_py()
+    what = "a finite number" if column.kind == "number" else f"a date like {column.format}"
+    if column.spelling != Spelling():
+        sign = {",": "a decimal comma", ".": "a decimal point"}[column.spelling.decimal]
+        unit = f" and {column.spelling.unit}" if column.spelling.unit else ""
+        what += f" with {sign}{unit}, as the model was trained with"
+    return TableError(f"column {column.name!r}, row {first_row + at}: {value!r} is not {what}")
+
+
+def features(columns: Sequence[Column]) -> list[slice]:
+    """Where the features of every column are."""
+    ends = np.cumsum([0, *(c.width for c in columns)]).tolist()
+    return [slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+
+
+def choices(columns: Sequence[Column]) -> tuple[Choice, ...]:
+    """What the features of every column could be where it is missing; columns of which that is not known have none."""
+    places = features(columns)
+    known = [(c.could_be, at) for c, at in zip(columns, places, strict=True) if len(c.could_be)]
+    return tuple(Choice(tuple(range(at.start, at.stop)), values) for values, at in known)
 
 
 def to_json(columns: Sequence[Column]) -> list[dict[str, Any]]:
@@ -145,8 +151,20 @@ def to_json(columns: Sequence[Column]) -> list[dict[str, Any]]:
 
 
 def from_json(described: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
-    """The inverse of `to_json`."""
+    """The inverse of `to_json`; also of columns as they were kept before they had values and spellings."""
     try:
-        return tuple(Column(d["name"], d["kind"], tuple(d["levels"]), d["fill"]) for d in described)
-    except (KeyError, TypeError) as error:
+        return tuple(
+            Column(
+                d["name"],
+                d["kind"],
+                tuple(d["levels"]),
+                d["fill"],
+                tuple(tuple(map(float, v)) for v in d.get("values", ())),
+                Spelling(**d.get("spelling", {})),
+                d.get("format", ""),
+                tuple(d.get("parts", ())),
+            )
+            for d in described
+        )
+    except (KeyError, TypeError, ValueError) as error:
         raise TableError(f"the model does not say what its columns mean: {error}") from None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,19 +16,26 @@ import numpy.typing as npt
 
 from cbdl import nets, recipe
 from cbdl.bayes import likelihoods
+from cbdl.bayes.checkpoint import CheckpointError
 from cbdl.bayes.priors import Prior
-from cbdl.engines import Engine
+from cbdl.engines import Engine, WorkerError
 from cbdl.evaluate.conformal import Conformity
 from cbdl.left_out import How, folds_for
 from cbdl.model import CBDL
 from cbdl.prediction import FORMS, Form
 from cbdl.store import MANIFEST
-from cbdl.tables.answers import Labels, Options, Task, Trained, scores
-from cbdl.tables.columns import LEVELS, Column, as_number, encode, is_missing, is_numeric, learn_columns
-from cbdl.tables.files import ROWS, Floats, TableError, UsageError, read
+from cbdl.tables.answers import Options, Trained, filled
+from cbdl.tables.columns import Encoded, encode
+from cbdl.tables.errors import TableError, UsageError, many
+from cbdl.tables.files import ROWS, Dialect, Floats, read
+from cbdl.tables.meaning import Meaning, Wishes, check_names, learn_columns
+from cbdl.tables.scoring import ENOUGH, baselines, scores
+from cbdl.tables.target import Labels, Target, held_out, learn_target
 
-FEW = 20
-"""A target of whole numbers with at most this many different values is taken for classes."""
+LEAST = 10
+"""Rows that a table must have at least."""
+MIXED = 1.5
+"""An R-hat of predictions above this tells of chains that do not agree."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +47,7 @@ class Settings:
     priors: tuple[Prior, ...] = recipe.PRIORS
     nets: tuple[tuple[int, ...], ...] | None = None
     """The widths of hidden layers, one tuple per network; None: those of the default model."""
-    drop: tuple[str, ...] = ()
-    impute: bool = False
+    wishes: Wishes = field(default_factory=Wishes)
     steps: int = recipe.STEPS
     plausible: float = recipe.PLAUSIBLE
     calibration: How | None = "auto"
@@ -47,31 +56,43 @@ class Settings:
     seed: int = 0
     held_out: float = 0.2
     """Share of the rows that are kept for the scores and not trained on."""
+    dialect: Dialect = field(default_factory=Dialect)
 
 
 @dataclass(frozen=True)
 class Learnable:
-    """A table as numbers: inputs X (rows, features), targets y (rows,), and what they mean."""
+    """A table as numbers: rows (rows, features), targets y (rows,), what they mean, and which rows are trained on."""
 
-    X: Floats
+    rows: Encoded
     y: Labels
-    task: Task
-    target: str
-    classes: tuple[str, ...]
-    columns: tuple[Column, ...]
+    target: Target
+    meaning: Meaning
+    train: npt.NDArray[np.intp]
+    test: npt.NDArray[np.intp]
+    imputed: bool
 
     @classmethod
     def of(cls, path: str | Path, settings: Settings) -> Learnable:
-        table = read(path)
-        for name in (settings.target, *settings.drop):
-            if name not in table:
-                raise UsageError(f"{path} has no column {name!r}; it has {', '.join(table)}")
-        names = [n for n in table if n != settings.target and n not in settings.drop]
-        if not names:
-            raise UsageError("no column is left to learn from")
-        task, y, classes = _target(settings, table[settings.target])
-        columns = learn_columns(table, names, settings.impute)
-        return cls(encode(columns, table), y, task, settings.target, classes, columns)
+        table = read(path, settings.dialect)
+        names = check_names(table, settings.target, settings.wishes)
+        size = len(table[settings.target])
+        if size < LEAST:
+            raise TableError(f"{path} has {many(size, 'row')}; a model needs at least {LEAST} to learn from")
+        target = learn_target(settings.target, table[settings.target], settings.task, settings.wishes.decimal)
+        y = target.encode(table[settings.target])
+        labels = y if target.task == "classification" else None
+        train, test = held_out(size, labels, settings.held_out, settings.seed)
+        meaning = learn_columns(table, names, train, settings.wishes)
+        return cls(encode(meaning.columns, table), y, target, meaning, train, test, settings.wishes.impute)
+
+    @property
+    def X(self) -> Floats:
+        """(training rows, features), missing values filled in."""
+        return filled(self.meaning.columns, self.rows.at(self.train)).X
+
+    @property
+    def labels(self) -> Labels:
+        return self.y[self.train]
 
 
 def run_folder(out: str | Path) -> Path:
@@ -93,41 +114,105 @@ def fit(
     run = run_folder(out)
     _check_out(Path(out), run, resume, overwrite)
     table = Learnable.of(path, settings)
-    train, test = _split(len(table.X), settings)
+    for note in table.meaning.notes:
+        warnings.warn(note, stacklevel=2)
     model = CBDL(
         settings.priors,
         _likelihoods(settings, table),
         recipe.method(settings.steps, temperature=settings.temperature),
         plausible=settings.plausible,
-        chains=recipe.CHAINS_OF[table.task],
+        chains=recipe.CHAINS_OF[table.target.task],
         seed=settings.seed,
         dtype=recipe.DTYPE,
         engine=engine,
         verbose=verbose,
     )
-    run.mkdir(parents=True, exist_ok=True)
-    count = folds_for(settings.calibration, settings.plausible, len(train))
-    model.fit(table.X[train], table.y[train], checkpoint_dir=run, folds=count)
-    levels: dict[Form, Conformity] = {}
-    if settings.calibration is not None:
-        levels = {form: model.conformity(settings.calibration, predictive=form) for form in FORMS}
-    trained = Trained(model, table.task, table.target, table.classes, table.columns, levels)
-    held_out: dict[str, Any] = {"rows": len(test)}
-    if len(test):
-        held_out |= scores(trained, _blocks(table.X[test], table.y[test]), Options())
-    model.save(out, extra={**trained.described(), "held_out": held_out})
+    with _kept(run):
+        count = folds_for(settings.calibration, settings.plausible, len(table.train))
+        model.fit(table.X, table.labels, checkpoint_dir=run, folds=count)
+        state = _state(model)
+        trained = Trained(
+            model, table.target, table.meaning.columns, _levels(model, settings), table.imputed
+        )
+        tests = _tests(trained, table, settings.seed)
+        model.save(out, extra={**trained.described(), "held_out": tests})
     shutil.rmtree(run, ignore_errors=True)
     return {
         "model": str(out),
-        "task": table.task,
-        "target": table.target,
-        "classes": list(table.classes),
-        "rows": len(train),
-        "features": table.X.shape[1],
+        "task": table.target.task,
+        "target": table.target.name,
+        "classes": list(table.target.classes),
+        "rows": len(table.train),
+        "features": table.rows.X.shape[1],
         "members": len(model.learned.members),
         "dropped": [str(m) for m in model.plausibility.dropped] if model.plausibility else [],
-        "held_out": held_out,
+        **state,
+        "held_out": tests,
     }
+
+
+@contextmanager
+def _kept(run: Path) -> Iterator[None]:
+    """The run stays where going on can help: after it was stopped, or when the machine failed; else nothing is left."""
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        yield
+    except (OSError, MemoryError, CheckpointError, WorkerError):
+        raise
+    except Exception:
+        shutil.rmtree(run, ignore_errors=True)
+        raise
+
+
+def _state(model: CBDL) -> dict[str, Any]:
+    """Whether the training came to its end; a TableError if no member has."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rows = model.diagnostics().rows
+    failed = [row for row in rows if row.failed]
+    if len(failed) == len(rows):
+        raise TableError(f"the training diverged, nothing was written: {failed[0].failed}")
+    rhat = [row.rhat for row in rows if np.isfinite(row.rhat)]
+    return {
+        "failed": [str(row.member) for row in failed],
+        "rhat": max(rhat) if rhat else None,
+        "converged": not failed and all(value <= MIXED for value in rhat),
+    }
+
+
+def _levels(model: CBDL, settings: Settings) -> dict[Form, Conformity]:
+    if settings.calibration is None:
+        return {}
+    return {form: model.conformity(settings.calibration, predictive=form) for form in FORMS}
+
+
+def _tests(trained: Trained, table: Learnable, seed: int) -> dict[str, Any]:
+    """The scores on held-out rows, on a sample of them if they are many, and the simplest models' beside them."""
+    total = len(table.test)
+    if not total:
+        return {"rows": 0}
+    some = table.test
+    most = ENOUGH[trained.target.task]
+    if total > most:
+        some = np.sort(np.random.default_rng(seed).choice(table.test, most, replace=False))
+    options = Options()
+    rows = table.rows.at(some)
+    rows = filled(trained.columns, rows) if trained.imputed else rows
+    tests = scores(trained, _blocks(rows, table.y[some]), options)
+    plain = filled(trained.columns, table.rows.at(some), strange=True).X
+    simple = baselines(trained, (table.X, table.labels), (plain, table.y[some]))
+    return {**tests, "of": total, "range": _range(table), "baselines": simple}
+
+
+def _range(table: Learnable) -> float | None:
+    """What the training outcomes span; None for classes."""
+    return None if table.target.classes else float(np.ptp(table.labels))
+
+
+def _blocks(rows: Encoded, y: Labels) -> Iterator[tuple[Encoded, Labels]]:
+    for a in range(0, len(rows), ROWS):
+        some = np.arange(a, min(a + ROWS, len(rows)))
+        yield rows.at(some), y[some]
 
 
 def _check_out(out: Path, run: Path, resume: bool, overwrite: bool) -> None:
@@ -140,51 +225,15 @@ def _check_out(out: Path, run: Path, resume: bool, overwrite: bool) -> None:
         raise UsageError(f"{out} exists and is not a saved model; choose another name")
     if run.exists() and not resume:
         raise UsageError(f"{run} is left from a run that did not end; add --resume to go on, or delete it")
-
-
-def _target(settings: Settings, values: Sequence[str]) -> tuple[Task, Labels, tuple[str, ...]]:
-    missing = [i for i, v in enumerate(values) if is_missing(v)]
-    if missing:
-        raise TableError(
-            f"the target {settings.target!r} is missing in row {missing[0] + 1}; remove such rows"
-        )
-    numeric, different = is_numeric(values), len(set(values))
-    task = settings.task
-    if task == "auto":
-        whole = numeric and all(float(v).is_integer() for v in values)
-        task = "classification" if not numeric or (whole and different <= FEW) else "regression"
-        if task == "classification" and different > LEVELS:
-            raise TableError(
-                f"the target {settings.target!r} holds text with {different} different values; are these classes? "
-                "then say --task classification"
-            )
-    if task == "regression":
-        if not numeric:
-            at = next(i for i, v in enumerate(values) if as_number(v) is None)
-            raise TableError(
-                f"the target {settings.target!r} in row {at + 1} is {values[at]!r}, not a finite number"
-            )
-        return task, np.array([float(v) for v in values]), ()
-    if different < 2:
-        raise TableError(
-            f"the target {settings.target!r} is {values[0]!r} in every row; there is nothing to tell apart"
-        )
-    classes = tuple(sorted(set(values), key=(lambda v: float(v)) if numeric else str))
-    place = {c: i for i, c in enumerate(classes)}
-    return task, np.array([place[v] for v in values]), classes
-
-
-def _split(rows: int, settings: Settings) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Rows to train on and rows to keep, by the seed."""
-    order = np.random.default_rng(settings.seed).permutation(rows)
-    count = int(rows * settings.held_out)
-    return np.sort(order[count:]), np.sort(order[:count])
+    above = next(p for p in out.absolute().parents if p.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        raise UsageError(f"--out is {out}, but {above} is no folder that can be written to; choose another place")
 
 
 def _likelihoods(settings: Settings, table: Learnable) -> list[likelihoods.Likelihood]:
-    inputs, outputs = table.X.shape[1], len(table.classes) or 1
-    hiddens = recipe.hidden(len(table.X)) if settings.nets is None else settings.nets
-    if table.task == "classification":
+    inputs, outputs = table.rows.X.shape[1], len(table.target.classes) or 1
+    hiddens = recipe.hidden(len(table.train)) if settings.nets is None else settings.nets
+    if table.target.task == "classification":
         return [likelihoods.Categorical(_net(inputs, outputs, hidden)) for hidden in hiddens]
     return [
         likelihoods.Normal(_net(inputs, 2 if noise == "heteroscedastic" else 1, hidden), scale=noise)
@@ -195,8 +244,3 @@ def _likelihoods(settings: Settings, table: Learnable) -> list[likelihoods.Likel
 
 def _net(inputs: int, outputs: int, hidden: Sequence[int]) -> nets.Net:
     return nets.mlp(inputs, outputs, hidden, recipe.ACTIVATION)
-
-
-def _blocks(X: Floats, y: Labels) -> Iterator[tuple[Floats, Labels]]:
-    for a in range(0, len(X), ROWS):
-        yield X[a : a + ROWS], y[a : a + ROWS]
