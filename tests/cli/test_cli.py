@@ -328,8 +328,8 @@ for table in sys.argv[3:]:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to measure memory")
 def test_predict_reads_a_file_in_bounded_memory(place, tmp_path):
-    """Four times the file, the same memory."""
-    tables = [tmp_path / f"{rows}.csv" for rows in (2_000, 8_000)]
+    """Three times the file, the same memory."""
+    tables = [tmp_path / f"{rows}.csv" for rows in (4_000, 12_000)]
     for path in tables:
         # text that is not used by the model makes the file large without making it slow
         with open(path, "w") as file:
@@ -341,22 +341,24 @@ def test_predict_reads_a_file_in_bounded_memory(place, tmp_path):
         err
     )
     used = [int(line.split()[1]) / 1024 for line in err.splitlines()]
-    # MB; the larger file has 60 MB more, and an allocator keeps some of its own
+    # MB; the larger file has 80 MB more; Arrow reads some blocks ahead, and an allocator keeps some of its own
     assert used[1] < used[0] + 45
     with open(tmp_path / "p.csv") as file:
-        assert sum(1 for _ in file) == 8_001
+        assert sum(1 for _ in file) == 12_001
 
 
-def test_a_closed_pipe_is_not_an_accident(place):
-    ran = process("predict", place / "classes", place / "classes.csv")
+def test_a_closed_pipe_is_not_an_accident(place, tmp_path):
+    """As with `| head`: more answers than a pipe holds, and a reader that has seen enough after one line."""
+    many = write(tmp_path / "many.csv", "x,z", np.linspace(-1, 1, 4000), np.linspace(1, -1, 4000))
+    ran = process("predict", place / "classes", many)
     assert ran.stdout is not None
     assert ran.stderr is not None
     ran.stdout.readline()
     ran.stdout.close()
     err = ran.stderr.read()
     ran.stderr.close()
-    ran.wait(timeout=60)
-    assert "Traceback" not in err
+    assert ran.wait(timeout=60) == 0
+    assert err == ""
 
 
 def test_ctrl_c_while_predicting_writes_nothing(place, tmp_path, monkeypatch):

@@ -26,8 +26,8 @@ MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 Decimal = Literal[".", ","]
 UNITS = ("%", "$", "€", "£", "¥")
 _BODY = {
-    ".": re.compile(r"(?:\d+|\d{1,3}(?:,\d{3})+|\d{1,3}(?:[ '\u00a0\u202f]\d{3})+)?(?:\.\d*)?(?:[eE][-+]?\d+)?"),
-    ",": re.compile(r"(?:\d+|\d{1,3}(?:\.\d{3})+|\d{1,3}(?:[ '\u00a0\u202f]\d{3})+)?(?:,\d*)?(?:[eE][-+]?\d+)?"),
+    ".": re.compile(r"(?:\d+|[1-9]\d{0,2}(?:,\d{3})+|[1-9]\d{0,2}(?:[ '\u00a0\u202f]\d{3})+)?(?:\.\d*)?(?:[eE][-+]?\d+)?"),
+    ",": re.compile(r"(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+|[1-9]\d{0,2}(?:[ '\u00a0\u202f]\d{3})+)?(?:,\d*)?(?:[eE][-+]?\d+)?"),
 }
 """Digits without their sign: with a point, thousands set apart by commas; with a comma, by points; or by spaces."""
 _SPACES = re.compile(r"[ '\u00a0\u202f]")

@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 
 ROWS = 2048
 """Rows that are read and answered at a time."""
-BLOCK = 1 << 22
+BLOCK = 1 << 20
 """Bytes of a CSV file that are parsed at a time; no row may be longer."""
 PARQUET = (".parquet", ".pq")
 DELIMITERS = ",;\t|"

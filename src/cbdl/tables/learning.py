@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import warnings
 from collections.abc import Iterator, Sequence
@@ -28,7 +27,7 @@ from cbdl.tables.answers import Options, Trained, filled
 from cbdl.tables.columns import Encoded, encode
 from cbdl.tables.errors import TableError, UsageError, many
 from cbdl.tables.files import ROWS, Dialect, Floats, read
-from cbdl.tables.meaning import Meaning, Wishes, check_names, learn_columns
+from cbdl.tables.meaning import Meaning, Wishes, check_names, check_range, learn_columns
 from cbdl.tables.scoring import ENOUGH, baselines, scores
 from cbdl.tables.target import Labels, Target, held_out, learn_target
 
@@ -36,6 +35,10 @@ LEAST = 10
 """Rows that a table must have at least."""
 MIXED = 1.5
 """An R-hat of predictions above this tells of chains that do not agree."""
+
+
+class Diverged(TableError):
+    """A training that came to nothing."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,9 @@ class Learnable:
         labels = y if target.task == "classification" else None
         train, test = held_out(size, labels, settings.held_out, settings.seed)
         meaning = learn_columns(table, names, train, settings.wishes)
-        return cls(encode(meaning.columns, table), y, target, meaning, train, test, settings.wishes.impute)
+        rows = encode(meaning.columns, table)
+        check_range(meaning.columns, rows.X)
+        return cls(rows, y, target, meaning, train, test, settings.wishes.impute)
 
     @property
     def X(self) -> Floats:
@@ -113,6 +118,11 @@ def fit(
     """Train on the table in `path`, write the model to `out`, and say how good it is on rows that were held out."""
     run = run_folder(out)
     _check_out(Path(out), run, resume, overwrite)
+    with _kept(run):
+        return _fit(Path(path), Path(out), settings, engine, verbose)
+
+
+def _fit(path: Path, out: Path, settings: Settings, engine: Engine | None, verbose: bool) -> dict[str, Any]:
     table = Learnable.of(path, settings)
     for note in table.meaning.notes:
         warnings.warn(note, stacklevel=2)
@@ -127,16 +137,14 @@ def fit(
         engine=engine,
         verbose=verbose,
     )
-    with _kept(run):
-        count = folds_for(settings.calibration, settings.plausible, len(table.train))
-        model.fit(table.X, table.labels, checkpoint_dir=run, folds=count)
+    count = folds_for(settings.calibration, settings.plausible, len(table.train))
+    with _once():
+        model.fit(table.X, table.labels, checkpoint_dir=run_folder(out), folds=count)
         state = _state(model)
-        trained = Trained(
-            model, table.target, table.meaning.columns, _levels(model, settings), table.imputed
-        )
-        tests = _tests(trained, table, settings.seed)
-        model.save(out, extra={**trained.described(), "held_out": tests})
-    shutil.rmtree(run, ignore_errors=True)
+    levels = _levels(model, settings)
+    trained = Trained(model, table.target, table.meaning.columns, levels, table.imputed)
+    tests = _tests(trained, table, settings.seed)
+    model.save(out, extra={**trained.described(), "held_out": tests})
     return {
         "model": str(out),
         "task": table.target.task,
@@ -153,25 +161,56 @@ def fit(
 
 @contextmanager
 def _kept(run: Path) -> Iterator[None]:
-    """The run stays where going on can help: after it was stopped, or when the machine failed; else nothing is left."""
+    """A folder for the run, which stays where going on can help: after it was stopped, or when the machine failed. A run
+    that was there before stays unless it came to its end, good or bad."""
+    fresh = not run.exists()
     try:
         run.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"--out is {str(run).removesuffix('.run')}, where nothing can be written ({error.strerror}); choose another place"
+        ) from None
+    try:
         yield
     except (OSError, MemoryError, CheckpointError, WorkerError):
         raise
-    except Exception:
+    except Diverged:
         shutil.rmtree(run, ignore_errors=True)
         raise
+    except Exception:
+        if fresh:
+            shutil.rmtree(run, ignore_errors=True)
+        raise
+    shutil.rmtree(run, ignore_errors=True)
+
+
+@contextmanager
+def _once() -> Iterator[None]:
+    """Warnings of a training when it is over, each once; none of a training that diverged, which says more itself."""
+    heard: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            yield
+    except Diverged:
+        heard.clear()
+        raise
+    finally:
+        for category, message in dict.fromkeys((w.category, str(w.message)) for w in heard):
+            warnings.warn(message, category, stacklevel=3)
 
 
 def _state(model: CBDL) -> dict[str, Any]:
-    """Whether the training came to its end; a TableError if no member has."""
+    """Whether the training came to its end; `Diverged` if no member has."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         rows = model.diagnostics().rows
     failed = [row for row in rows if row.failed]
     if len(failed) == len(rows):
-        raise TableError(f"the training diverged, nothing was written: {failed[0].failed}")
+        raise Diverged(
+            f"the training diverged, nothing was written: {failed[0].failed.split('. ')[0]}. Look at the priors, which may be "
+            "far too wide or far off (--prior), and at columns with numbers of very different sizes"
+        )
     rhat = [row.rhat for row in rows if np.isfinite(row.rhat)]
     return {
         "failed": [str(row.member) for row in failed],
@@ -225,9 +264,6 @@ def _check_out(out: Path, run: Path, resume: bool, overwrite: bool) -> None:
         raise UsageError(f"{out} exists and is not a saved model; choose another name")
     if run.exists() and not resume:
         raise UsageError(f"{run} is left from a run that did not end; add --resume to go on, or delete it")
-    above = next(p for p in out.absolute().parents if p.exists())
-    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        raise UsageError(f"--out is {out}, but {above} is no folder that can be written to; choose another place")
 
 
 def _likelihoods(settings: Settings, table: Learnable) -> list[likelihoods.Likelihood]:

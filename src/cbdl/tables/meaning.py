@@ -28,6 +28,8 @@ FEW = 10
 """Up to so many levels a category may have, however few the rows are."""
 RUN = 10
 """Rows from which on the numbers 0, 1, 2, ... in order are taken for those of the rows."""
+LARGEST = float(np.finfo(np.float64).max) ** 0.5 / 1e6
+"""Numbers above this have squares, and sums of squares, that are none."""
 _IDENTIFIER = re.compile(r"(?i)^(id|uuid|guid|index|row|unnamed: ?\d*|.*[ _-]id|.*Id)$")
 
 Rows = npt.NDArray[np.intp]
@@ -174,7 +176,7 @@ def _number(name: str, values: Floats, spelling: Spelling, trusted: bool) -> Col
     least, most = float(known.min()), float(known.max())
     if least == most:
         return None
-    if not np.isfinite(np.square(most - least)):
+    if too_wide(least, most):
         raise TableError(
             f"column {name!r} holds {max(most, -least):g}, too large a number to compute with; correct it, or leave the "
             f"column out with --drop {name}"
@@ -187,6 +189,11 @@ def _number(name: str, values: Floats, spelling: Spelling, trusted: bool) -> Col
     # an element of the column, not a mean of two: whole numbers stay whole
     middle, *quantiles = np.quantile(known, (0.5, *QUANTILES), method="lower").tolist()
     return Column(name, "number", (), repr(middle), tuple((q,) for q in dict.fromkeys(quantiles)), spelling)
+
+
+def too_wide(least: float, most: float) -> bool:
+    """Whether there are numbers that cannot be computed with."""
+    return max(abs(least), abs(most)) > LARGEST
 
 
 def _is_identifier(name: str, values: Floats) -> bool:
@@ -262,10 +269,10 @@ def _format(name: str, words: Sequence[str]) -> str:
     return ways[0]
 
 
-def check_range(columns: Sequence[Column], X: Floats, largest: float, first_row: int = 1) -> None:
-    """A TableError that names the column of a number that the model's precision cannot hold."""
+def check_range(columns: Sequence[Column], X: Floats, largest: float = LARGEST, first_row: int = 1) -> None:
+    """A TableError that names the column of a number that the model's precision, up to `largest`, cannot hold."""
     with np.errstate(invalid="ignore"):
-        over = np.abs(X) > largest
+        over = np.abs(X) > min(largest, LARGEST)
     if over.any():
         row, at = (int(i) for i in np.argwhere(over)[0])
         where = next(c for c, s in zip(columns, features(columns), strict=True) if s.start <= at < s.stop)

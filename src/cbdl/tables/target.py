@@ -13,7 +13,7 @@ from cbdl.tables import cells
 from cbdl.tables.cells import Decimal, Spelling
 from cbdl.tables.errors import TableError
 from cbdl.tables.files import Floats
-from cbdl.tables.meaning import LEVELS, spelling_of
+from cbdl.tables.meaning import LEVELS, spelling_of, too_wide
 
 Task = Literal["classification", "regression"]
 Labels = npt.NDArray[Any]
@@ -115,7 +115,7 @@ def _numeric(name: str, task: str, values: Floats, spelling: Spelling, words: li
     if task == "auto":
         task = "classification" if whole and len(different) <= FEW else "regression"
     if task == "regression":
-        if not np.isfinite(np.square(values.max() - values.min())):
+        if too_wide(float(values.min()), float(values.max())):
             raise TableError(
                 f"the target {name!r} holds {np.abs(values).max():g}, too large a number to compute with; correct it"
             )
