@@ -226,6 +226,7 @@ class CBDL:
         tolerance: float = 0.01,
         max_samples: int = 1280,
         max_memory: int | None = None,
+        floor: bool = True,
     ) -> CredalSet:
         """Step 4: the predictive credal set of every input, with extremes in the order (k, s) -> k * S + s.
 
@@ -233,10 +234,11 @@ class CBDL:
         `predictive="normal"` the Normal of the same moments, as in the paper. Several outputs: diagonal Normals.
         `samples="auto"` draws for each input until its `floor` is below `tolerance` (nats).
         `chains`: None is the model's own choice; where chains are extremes, `samples` counts the draws of each.
-        `.members` names the pairs; `.floor` is the epistemic uncertainty that Monte Carlo noise alone would show.
+        `.members` names the pairs; `.floor` is the epistemic uncertainty that Monte Carlo noise alone would show. With
+        `floor=False` that of classes, which takes a third of the time, is not computed and nan.
         """
         x, learned = self._inputs(X), self._extremes(self.chains if chains is None else chains)
-        numbers = predict(learned, x, samples, predictive, tolerance, max_samples, max_memory)
+        numbers = predict(learned, x, samples, predictive, tolerance, max_samples, max_memory, floor)
         return numbers.credal_set(learned.members, X.device if isinstance(X, Tensor) else None)
 
     def predict_missing(
@@ -249,6 +251,7 @@ class CBDL:
         predictive: Form = "mixture",
         chains: Chains | None = None,
         max_memory: int | None = None,
+        floor: bool = True,
     ) -> CredalSet:
         """Step 4 where X (rows, features) holds nan: the hull over all that the missing inputs could be.
 
@@ -258,7 +261,8 @@ class CBDL:
         """
         learned = self._extremes(self.chains if chains is None else chains)
         own = completions(X, learned, self.encoder, choices, self._quantiles, most)
-        numbers = predict(learned, self._inputs(own.X), samples, predictive, max_memory=max_memory)
+        x = self._inputs(own.X)
+        numbers = predict(learned, x, samples, predictive, max_memory=max_memory, floor=floor)
         return hull(numbers, learned.members, own, X.device if isinstance(X, Tensor) else None)
 
     def predict_samples(self, X: Any, n: int = 100, *, seed: int = 0) -> Array:
@@ -395,14 +399,16 @@ class CBDL:
 
     def _inputs(self, X: Any) -> Tensor:
         learned = self.learned
-        x = as_input(X if self.encoder is None else self.encoder.array(X), self.dtype).to(self.device)
+        unit = learned.inputs.loc.dtype  # that of the training, which may be finer than that of the networks
+        x = as_input(X if self.encoder is None else self.encoder.array(X), unit).to(self.device)
         if tuple(x.shape[1:]) != learned.row:
             raise ValueError(
                 f"X has rows of shape {tuple(x.shape[1:])}; the model was trained on {learned.row}"
             )
         if not len(x):
             raise ValueError("X has 0 rows; give at least one input")
-        return learned.inputs(x)
+        x = learned.inputs(x)
+        return x.to(self.dtype) if x.is_floating_point() else x
 
 
 def load(
@@ -410,13 +416,14 @@ def load(
     nets: Sequence[Callable[[], nn.Module]] | None = None,
     *,
     device: torch.device | str = "cpu",
+    dtype: torch.dtype | None = None,
 ) -> CBDL:
     """The model in the folder `path`.
 
     Networks from `cbdl.nets` are rebuilt by name. A network of the user's own is not in the folder: give its
-    factories as `nets`, one per likelihood, in order.
+    factories as `nets`, one per likelihood, in order. `dtype`: the precision of the networks, if not that of the training.
     """
-    saved = store.read(path, nets, device)
+    saved = store.read(path, nets, device, dtype)
     model = CBDL(
         saved.priors,
         saved.likelihoods,

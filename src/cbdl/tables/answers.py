@@ -26,6 +26,8 @@ from cbdl.tables.files import ROWS, Chunk, Dialect, Floats, chunks, names
 from cbdl.tables.meaning import check_range
 from cbdl.tables.target import Target
 
+MEMORY = 1 << 25
+"""Bytes that networks may use at a time: more would leave the processor's caches, and take twice as long."""
 Missing = Literal["hull", "impute", "error"]
 Unknown = Literal["hull", "error"]
 Decision = Literal["maximin", "mean"]
@@ -48,9 +50,12 @@ class Trained:
         extra = described(folder)
         if "columns" not in extra:
             raise TableError(f"{folder} was not trained from a table; use it from Python: cbdl.load")
+        target = target_of(extra)
+        # class probabilities need no more than six digits, and networks in single precision are several times as fast
+        single = torch.float32 if target.task == "classification" else None
         return cls(
-            load(folder),
-            target_of(extra),
+            load(folder, dtype=single),
+            target,
             from_json(extra["columns"]),
             conformity_of(folder, extra),
             extra.get("imputed", any(c["fill"] is not None for c in extra["columns"])),
@@ -119,7 +124,7 @@ class Options:
     predictive: Form = "mixture"
     phi: float | None = None
     floor: bool = False
-    """Also of mixtures, where it costs as much as all the rest; of the others it is known anyway."""
+    """It costs about as much as all the rest."""
     keep: tuple[str, ...] = ()
     decision: Decision = "maximin"
     unknown: Unknown = "hull"
@@ -266,7 +271,13 @@ def credal_sets(
         step = max(1, ROWS >> power)
         for some in (own[a : a + step] for a in range(0, len(own), step)):
             if power == 0 and not gaps[some].any():
-                yield some, trained.model.predict(rows.X[some], options.samples, predictive=options.predictive)
+                yield some, trained.model.predict(
+                    rows.X[some],
+                    options.samples,
+                    predictive=options.predictive,
+                    max_memory=MEMORY,
+                    floor=options.floor,
+                )
             else:
                 yield some, trained.model.predict_missing(
                     rows.X[some],
@@ -274,6 +285,8 @@ def credal_sets(
                     choices=choices(trained.columns),
                     most=options.most,
                     predictive=options.predictive,
+                    max_memory=MEMORY,
+                    floor=options.floor,
                 )
 
 
@@ -312,7 +325,7 @@ def _answered(trained: Trained, credal: CredalSet, options: Options) -> dict[str
         answer |= _probabilities(np.asarray(credal.probs), trained.target.classes)
     for name in ("aleatoric", "epistemic", "epistemic_lower", "epistemic_upper", "total"):
         answer[name] = np.asarray(getattr(split, name))
-    if options.floor or trained.classifies or options.predictive == "normal":
+    if options.floor:
         answer["floor"] = np.asarray(credal.floor)
     if options.phi is not None:
         answer["abstain"] = np.asarray(split.aleatoric) > options.phi

@@ -24,7 +24,7 @@ Kind = Literal["csv", "jsonl", "parquet"]
 KINDS: dict[str, Kind] = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet", ".pq": "parquet"}
 ENDS = ("decision", "lower", "upper", "set")
 """What is in the unit of the outcome."""
-DIGITS = 6
+DIGITS = 9
 """Digits of all other numbers in text, if nothing else is said."""
 WIDTH = 3
 """Digits of the width of an interval that its ends are good to."""
