@@ -1,19 +1,19 @@
 """Ignorance about inputs: a missing value is answered with the hull over all values that it could have.
 
-Conservative inference (de Cooman and Zaffalon, "Updating beliefs with incomplete observations", 2004): whoever does not know why a
-value is missing knows nothing of it, so all its completions are possible and the answer is the convex hull of theirs.
-The hull holds the credal set of every completion, does not shrink when one more value is removed, and costs nothing where
-the network does not look at the value.
+Conservative inference (de Cooman and Zaffalon, "Updating beliefs with incomplete observations", 2004): whoever does not
+know why a value is missing knows nothing of it, so all its completions are possible and the answer is the convex hull
+of theirs. The hull holds the credal set of every completion, does not shrink when one more value is removed, and costs
+nothing where the network does not look at the value.
 
-A number could be any of some quantiles of its training column, a category any of its levels. Several missing values could be
-every combination of theirs. Up to a bound all of them are answered; above it a balanced sample, in which every value of every
-feature has its turn. `Completed` says how many there are and how many were answered.
+A number could be any of some quantiles of its training column, a category any of its levels. Several missing values
+could be every combination of theirs. Up to a bound all of them are answered; above it a balanced sample, in which every
+value of every feature has its turn. `Completed` says how many there are and how many were answered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -60,8 +60,8 @@ class Encoder(Protocol):
     """How a data frame becomes the array that a model was trained with."""
 
     def array(self, X: Any, *, gaps: bool = False) -> Any:
-        """The inputs as numbers; what is no data frame comes back as it is. With `gaps`, nan where an input is not known;
-        else that is an error with words."""
+        """The inputs as numbers; what is no data frame comes back as it is. With `gaps`, nan where an input is not
+        known; else that is an error with words."""
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -76,8 +76,8 @@ class Completed(Draws):
     possible:    (...,) how many there are; where it is more, the hull is that of a sample
     """
 
-    completions: Tensor = torch.empty(0, dtype=torch.int64)
-    possible: Tensor = torch.empty(0, dtype=torch.float64)
+    completions: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+    possible: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
 
     def at(self, index: tuple[Tensor, ...]) -> Completed:
         """The origin of the sets at `index` of the batch."""
@@ -130,7 +130,9 @@ def completions(
 ) -> Completions:
     """All that the rows of X could be: by `choices`, else by what the columns of its table mean, else by quantiles."""
     if len(learned.row) != 1 or learned.integers:
-        raise ValueError(f"predict_missing is for rows of numbers; this model has inputs of shape {learned.row}")
+        raise ValueError(
+            f"predict_missing is for rows of numbers; this model has inputs of shape {learned.row}"
+        )
     array = X if encoder is None else encoder.array(X, gaps=True)
     x = array.detach().cpu().double().numpy() if isinstance(array, Tensor) else np.asarray(array, np.float64)
     if x.ndim != 2 or x.shape[1:] != learned.row:
@@ -166,7 +168,7 @@ def complete(X: Floats, choices: Sequence[Choice], most: int = MOST, seed: int =
     source, stride, rows = np.random.default_rng(seed), np.ones(len(row)), X[row]
     for j, choice in enumerate(choices):
         shuffled = source.permutation(int(most))
-        # all combinations count like the digits of a number; a sample takes every value in its turn, in an order of its own
+        # all combinations count like the digits of a number; a sample takes every value in its turn, shuffled
         digit = np.where(whole, number // stride, shuffled[number]).astype(np.int64) % len(choice.values)
         stride = np.where(whole, stride * sizes[row, j], 1.0)
         here = missing[row, j]

@@ -255,9 +255,9 @@ class CBDL:
     ) -> CredalSet:
         """Step 4 where X (rows, features) holds nan: the hull over all that the missing inputs could be.
 
-        Conservative inference (`cbdl.missing`). A number could be one of five quantiles of its training column; `choices`
-        says otherwise, and which features are missing together. Of more than `most` completions of a row a balanced
-        sample is answered: `.origin.completions` and `.origin.possible` say how many of how many.
+        Conservative inference (`cbdl.missing`). A number could be one of five quantiles of its training column;
+        `choices` says otherwise, and which features are missing together. Of more than `most` completions of a row a
+        balanced sample is answered: `.origin.completions` and `.origin.possible` say how many of how many.
         """
         learned = self._extremes(self.chains if chains is None else chains)
         own = completions(X, learned, self.encoder, choices, self._quantiles, most)
@@ -421,7 +421,8 @@ def load(
     """The model in the folder `path`.
 
     Networks from `cbdl.nets` are rebuilt by name. A network of the user's own is not in the folder: give its
-    factories as `nets`, one per likelihood, in order. `dtype`: the precision of the networks, if not that of the training.
+    factories as `nets`, one per likelihood, in order. `dtype`: the precision of the networks, if not that of the
+    training.
     """
     saved = store.read(path, nets, device, dtype)
     model = CBDL(

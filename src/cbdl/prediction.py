@@ -154,7 +154,8 @@ def predict(
     """The predictive distributions of all members for standardised inputs x (rows, ...).
 
     From draws 0, ..., samples - 1 of the model's stream, or as many as are distinct; with "auto" each row has twice as
-    many every time until its floor is below `tolerance` or they are `max_samples`. Without `floor` that of classes is nan.
+    many every time until its floor is below `tolerance` or they are `max_samples`. Without `floor` that of classes is
+    nan.
     """
     check_form(form)
     limit = memory.limit(max_memory)
@@ -171,9 +172,7 @@ def check_form(form: str) -> None:
         raise ValueError(f'predictive is {form!r}; give "mixture" or "normal"')
 
 
-def _fixed(
-    learned: Learned, x: Tensor, form: Form, draws: int, limit: int, floor: bool = True
-) -> Predictive:
+def _fixed(learned: Learned, x: Tensor, form: Form, draws: int, limit: int, floor: bool = True) -> Predictive:
     """All rows from the same number of draws; of finitely many points each at most once."""
     draws = min(draws, learned.distinct or draws)
     count = torch.full((x.shape[0],), draws)

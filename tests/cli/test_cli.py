@@ -106,7 +106,7 @@ def test_predict_prints_a_row_for_each_row(place):
     assert list(rows[0]) == [
         "row", "x", "decision", "set", "size",
         "probability:no", "lower:no", "upper:no", "probability:yes", "lower:yes", "upper:yes",
-        "aleatoric", "epistemic", "epistemic_lower", "epistemic_upper", "total", "floor", "abstain",
+        "aleatoric", "epistemic", "epistemic_lower", "epistemic_upper", "total", "abstain",
     ]  # fmt: skip
     assert {row["decision"] for row in rows} <= {"yes", "no"}
     assert all(float(row["epistemic_lower"]) <= float(row["epistemic"]) + 1e-9 for row in rows)

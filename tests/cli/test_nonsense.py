@@ -16,13 +16,26 @@ import pytest
 
 from calls import called
 
-FAST = ["--net", "mlp:4", "--prior", "normal:0:1", "--steps", "60", "--plausible", "0", "--calibration", "none"]
+FAST = [
+    "--net",
+    "mlp:4",
+    "--prior",
+    "normal:0:1",
+    "--steps",
+    "60",
+    "--plausible",
+    "0",
+    "--calibration",
+    "none",
+]
 SOURCE = np.random.default_rng(0)
 X = SOURCE.normal(size=60)
 Y = np.where(X > 0, "yes", "no")
 
 
-def table(path: Path, columns: dict[str, Sequence[Any]], delimiter: str = ",", encoding: str = "utf-8") -> Path:
+def table(
+    path: Path, columns: dict[str, Sequence[Any]], delimiter: str = ",", encoding: str = "utf-8"
+) -> Path:
     file = io.StringIO(newline="")
     writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
     writer.writerow(columns)
@@ -106,7 +119,8 @@ def test_numbers_with_a_slip_are_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("form", "hint"), [("%Y-%m-%d", ""), ("%d.%m.%Y", ""), ("%Y-%m-%d %H:%M:%S", ""), ("%d/%m/%Y", ":%d/%m/%Y")]
+    ("form", "hint"),
+    [("%Y-%m-%d", ""), ("%d.%m.%Y", ""), ("%Y-%m-%d %H:%M:%S", ""), ("%d/%m/%Y", ":%d/%m/%Y")],
 )
 def test_dates_are_no_category_and_their_parts_are_offered(tmp_path, form, hint):
     days = np.datetime64("2024-01-01T05:00:00") + np.arange(60) * np.timedelta64(31, "h")
@@ -245,7 +259,9 @@ def test_other_encodings_are_refused_with_the_option_that_reads_them(tmp_path, e
     assert "--encoding is 'klingon'" in err
 
 
-@pytest.mark.parametrize(("delimiter", "option"), [("|", None), ("\t", None), (":", ":"), (" ", " "), ("\t", "tab")])
+@pytest.mark.parametrize(
+    ("delimiter", "option"), [("|", None), ("\t", None), (":", ":"), (" ", " "), ("\t", "tab")]
+)
 def test_other_delimiters(tmp_path, delimiter, option):
     path = table(tmp_path / "t.csv", {"x": X, "z": X, "y": Y}, delimiter)
     more = [] if option is None else ["--delimiter", option]

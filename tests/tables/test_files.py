@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from cbdl import files, tables
 from cbdl.tables import Column, Dialect, TableError, UsageError, writing
-from cbdl.tables.answers import Answers, filled
-from cbdl.tables.meaning import Wishes, learn_columns
+from cbdl.tables.answers import Answers
+from cbdl.tables.columns import Wishes, learn
+from cbdl.tables.encoding import filled
 
 
 def written(path: Path, text: str, encoding: str = "utf-8") -> Path:
@@ -35,7 +36,7 @@ def learned(table: dict[str, list[str]], names: list[str], impute: bool = False)
     """What the columns mean, if all rows are trained on."""
     chunk = tables.from_frame(table)
     rows = np.arange(len(chunk[names[0]]))
-    return learn_columns(chunk, names, rows, Wishes(impute=impute)).columns
+    return learn(chunk, names, rows, Wishes(impute=impute)).columns
 
 
 def test_chunks_have_at_most_the_rows_asked_for_and_add_up_to_the_table(tmp_path):
@@ -79,7 +80,9 @@ def test_other_encodings_and_files_that_are_not_there(tmp_path):
 
 
 def test_parquet_and_csv_say_the_same(tmp_path):
-    table = pa.table({"x": [1.5, None, 1e-300], "n": [1, 2, 3], "c": ["a", None, "b"], "b": [True, False, None]})
+    table = pa.table(
+        {"x": [1.5, None, 1e-300], "n": [1, 2, 3], "c": ["a", None, "b"], "b": [True, False, None]}
+    )
     parquet.write_table(table, tmp_path / "t.parquet")
     written(tmp_path / "t.csv", "x,n,c,b\n1.5,1,a,True\n,2,,False\n1e-300,3,b,\n")
     columns = (
@@ -88,7 +91,7 @@ def test_parquet_and_csv_say_the_same(tmp_path):
         Column("c", "category", ("a", "b")),
         Column("b", "category", ("False", "True")),
     )
-    rows = [tables.encode(columns, tables.read(tmp_path / f"t.{kind}")) for kind in ("csv", "parquet")]
+    rows = [tables.encode_rows(columns, tables.read(tmp_path / f"t.{kind}")) for kind in ("csv", "parquet")]
     np.testing.assert_array_equal(rows[0].X, rows[1].X)
     np.testing.assert_array_equal(rows[0].missing, rows[1].missing)
     assert [len(part["x"]) for part in tables.chunks(tmp_path / "t.parquet", rows=2)] == [2, 1]
@@ -103,8 +106,11 @@ def test_only_the_columns_that_are_asked_for_are_read(tmp_path):
 def test_numbers_stay_and_a_category_is_one_column_a_level():
     table = {"x": ["1", "-2.5", "3e2"], "c": ["red", "blue", "red"]}
     columns = learned(table, ["x", "c"])
-    assert [(c.name, c.kind, c.levels) for c in columns] == [("x", "number", ()), ("c", "category", ("blue", "red"))]
-    rows = tables.encode(columns, tables.from_frame(table))
+    assert [(c.name, c.kind, c.levels) for c in columns] == [
+        ("x", "number", ()),
+        ("c", "category", ("blue", "red")),
+    ]
+    rows = tables.encode_rows(columns, tables.from_frame(table))
     np.testing.assert_array_equal(rows.X, [[1, 0, 1], [-2.5, 1, 0], [300, 0, 1]])
     assert tables.from_json(json.loads(json.dumps(tables.to_json(columns)))) == columns
 
@@ -119,7 +125,7 @@ def test_a_missing_value_is_an_error_or_the_median_or_the_most_frequent():
     with pytest.raises(TableError, match=r"'x' has 1 missing value \(row 2\); column 'c' has 1"):
         learned(table, ["x", "c"])
     columns = learned(table, ["x", "c"], impute=True)
-    rows = filled(columns, tables.encode(columns, tables.from_frame(table)))
+    rows = filled(columns, tables.encode_rows(columns, tables.from_frame(table)))
     np.testing.assert_array_equal(rows.X[:, 0], [1, 4, 4, 10])
     np.testing.assert_array_equal(rows.X[2, 1:], [0, 1])
 
@@ -147,12 +153,12 @@ def test_new_rows_that_the_model_cannot_read_are_named():
         ({"x": ["1", "2"]}, "no column 'c'"),
     ):
         with pytest.raises(TableError, match=said):
-            tables.encode(columns, tables.from_frame(new), first_row=11)
+            tables.encode_rows(columns, tables.from_frame(new), first_row=11)
 
 
 def test_what_is_missing_and_what_was_never_seen_is_told_apart():
     columns = learned({"x": ["1", "2"], "c": ["a", "b"]}, ["x", "c"])
-    rows = tables.encode(columns, tables.from_frame({"x": ["", "2", "1"], "c": ["a", "z", "n/a"]}))
+    rows = tables.encode_rows(columns, tables.from_frame({"x": ["", "2", "1"], "c": ["a", "z", "n/a"]}))
     assert rows.missing.tolist() == [[True, False], [False, False], [False, True]]
     assert rows.unknown.tolist() == [[False, False], [False, True], [False, False]]
     np.testing.assert_array_equal(np.isnan(rows.X), [[1, 0, 0], [0, 1, 1], [0, 1, 1]])
@@ -161,10 +167,12 @@ def test_what_is_missing_and_what_was_never_seen_is_told_apart():
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
 def test_numbers_keep_every_digit(values):
     table = tables.from_frame({"x": [repr(v) for v in values]})
-    np.testing.assert_array_equal(tables.encode([Column("x", "number")], table).X[:, 0], values)
+    np.testing.assert_array_equal(tables.encode_rows([Column("x", "number")], table).X[:, 0], values)
 
 
-@given(st.lists(st.one_of(st.text(alphabet=" ab,;|\"\n\t\r'", max_size=5), st.integers().map(str)), min_size=2))
+@given(
+    st.lists(st.one_of(st.text(alphabet=" ab,;|\"\n\t\r'", max_size=5), st.integers().map(str)), min_size=2)
+)
 def test_a_table_reads_as_the_csv_module_reads_it(tmp_path_factory, values):
     """Whatever is quoted, whatever ends lines."""
     path = tmp_path_factory.mktemp("t") / "t.csv"
@@ -211,7 +219,7 @@ def test_answers_as_csv_keep_names_whatever_signs_are_in_them():
     assert tables.split_set(row[1]) == ["a|b", "c"]
 
 
-@given(st.lists(st.text(alphabet="ab|\\\",\n ", min_size=1), max_size=5))
+@given(st.lists(st.text(alphabet='ab|\\",\n ', min_size=1), max_size=5))
 def test_a_set_of_classes_survives_csv(names):
     file = io.StringIO()
     part = Answers({"set": pa.array([names], pa.list_(pa.string())), "x": pa.array([1])}, 0, 0, 0, 0)
@@ -272,5 +280,9 @@ SIZES = st.one_of(st.just(0.0), st.floats(1e-9, 1e12), st.floats(-1e12, -1e-9))
 def test_digits_are_those_of_python(values, digits):
     own = writing.significant(np.array(values), digits)
     # ties of the decimal text may fall to either side
-    np.testing.assert_allclose(own, [float(f"{v:.{digits}g}") for v in values], rtol=1.1 * 10.0 ** (1 - digits))
-    assert all(len(repr(v).split("e")[0].strip("-").replace(".", "").strip("0")) <= digits for v in own.tolist())
+    np.testing.assert_allclose(
+        own, [float(f"{v:.{digits}g}") for v in values], rtol=1.1 * 10.0 ** (1 - digits)
+    )
+    assert all(
+        len(repr(v).split("e")[0].strip("-").replace(".", "").strip("0")) <= digits for v in own.tolist()
+    )

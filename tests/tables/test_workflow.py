@@ -20,8 +20,8 @@ from cbdl.cli.spelling import parse_net, parse_prior
 from cbdl.store import ModelError
 from cbdl.tables import TableError, UsageError, answers, learning, scoring
 from cbdl.tables.answers import Answers, Options, Trained
+from cbdl.tables.columns import Wishes
 from cbdl.tables.learning import Settings
-from cbdl.tables.meaning import Wishes
 from cbdl.tables.target import Target, learn_target
 
 QUICK = {
@@ -48,7 +48,7 @@ def rows_of(parts: Iterable[Answers]) -> list[dict[str, Any]]:
 
 def numbers(trained: Trained, path: Path) -> np.ndarray:
     """A table as the model reads it."""
-    return tables.encode(trained.columns, tables.read(path)).X
+    return tables.encode_rows(trained.columns, tables.read(path)).X
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,9 @@ def classes(tmp_path_factory):
     path = table(
         folder / "t.csv", id=range(120), x=x, c=np.where(x > 1, "hi", "lo"), y=np.where(x > 0, "yes", "no")
     )
-    summary = learning.fit(path, folder / "model", Settings("y", wishes=Wishes(drop=("id",)), **QUICK), verbose=False)
+    summary = learning.fit(
+        path, folder / "model", Settings("y", wishes=Wishes(drop=("id",)), **QUICK), verbose=False
+    )
     return path, Trained.load(folder / "model"), summary
 
 
@@ -99,9 +101,7 @@ def test_a_fit_stores_the_levels_of_rows_that_were_left_out(classes, line):
 @pytest.mark.parametrize("form", ["mixture", "normal"])
 def test_calibrated_answers_are_at_the_level_of_the_form_that_is_asked_for(line, form):
     path, trained, _ = line
-    credal = trained.model.predict(
-        numbers(trained, path), recipe.DRAWS, predictive=form
-    )
+    credal = trained.model.predict(numbers(trained, path), recipe.DRAWS, predictive=form)
     needed = trained.conformity[form].needed(0.1)
     rows = rows_of(answers.predict(trained, path, Options(alpha=0.1, predictive=form)))
     lower, upper = credal.region_at_level(log_survival=needed).hull()

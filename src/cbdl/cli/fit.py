@@ -30,7 +30,7 @@ from cbdl.cli.reporting import note, print_json, reported
 from cbdl.cli.settings import SETTINGS
 from cbdl.cli.spelling import parse_net, parse_prior
 from cbdl.tables import learning
-from cbdl.tables.meaning import Wishes
+from cbdl.tables.columns import Wishes
 
 app = typer.Typer(**SETTINGS)
 
@@ -65,7 +65,9 @@ def fit(
     ] = None,
     use: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN", help="A column to use though it looks like an identifier; once for each."),
+        typer.Option(
+            metavar="COLUMN", help="A column to use though it looks like an identifier; once for each."
+        ),
     ] = None,
     date: Annotated[
         list[str] | None,

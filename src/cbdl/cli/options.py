@@ -157,11 +157,16 @@ Model = Annotated[Path, typer.Argument(help="A folder that cbdl fit wrote.")]
 Table = Annotated[Path, typer.Argument(help="CSV or Parquet; the first line names the columns.")]
 Delimiter = Annotated[
     str | None,
-    typer.Option(metavar="SIGN", help="What sets the values of a CSV file apart: a sign, or tab. [default: looked up]"),
+    typer.Option(
+        metavar="SIGN", help="What sets the values of a CSV file apart: a sign, or tab. [default: looked up]"
+    ),
 ]
 Encoding = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="How a CSV file is encoded, as in latin-1. [default: utf-8, or utf-16 if marked]"),
+    typer.Option(
+        metavar="NAME",
+        help="The encoding of a CSV file, as in latin-1. [default: utf-8, or utf-16 if marked]",
+    ),
 ]
 Decision = Annotated[
     DecisionName,
@@ -178,5 +183,8 @@ Missing = Annotated[
     ),
 ]
 Completions = Annotated[
-    int, typer.Option(min=1, help="The hull over at most so many completions of a row; of more, a balanced sample.")
+    int,
+    typer.Option(
+        min=1, help="The hull over at most so many completions of a row; of more, a balanced sample."
+    ),
 ]

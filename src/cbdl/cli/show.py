@@ -62,7 +62,9 @@ def score_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
         if values.get(name) is None or (name in ("unknown", "missing") and not values[name]):
             continue
         unit = " nats" if name in NATS else f" (asked: {1 - values['alpha']:g})" if name == "coverage" else ""
-        others = [f"{other} {number(own[name])}" for other, own in simple.items() if own.get(name) is not None]
+        others = [
+            f"{other} {number(own[name])}" for other, own in simple.items() if own.get(name) is not None
+        ]
         beside = f"  ({', '.join(others)})" if others else ""
         rows.append((words, number(values[name]) + unit + beside))
     return rows
@@ -73,9 +75,13 @@ def remarks(values: Mapping[str, Any]) -> list[str]:
     lines = []
     vacuous, size, span = (values.get(name) for name in ("vacuous", "size", "range"))
     if vacuous is not None and vacuous > VACUOUS:
-        lines.append(f"For {vacuous:.0%} of the rows the region is everything that there is: it says nothing there.")
+        lines.append(
+            f"For {vacuous:.0%} of the rows the region is everything that there is: it says nothing there."
+        )
     elif span and size is not None and size > WIDE * span:
-        lines.append("The mean interval is about as long as all training outcomes span: it says next to nothing.")
+        lines.append(
+            "The mean interval is about as long as all training outcomes span: it says next to nothing."
+        )
     for name, better in (("accuracy", 1.0), ("rmse", -1.0)):
         for other, own in (values.get("baselines") or {}).items():
             if values.get(name) is not None and better * own[name] > better * values[name]:

@@ -191,8 +191,15 @@ def _quantiles(shared: Tensors, row: Sequence[int]) -> Tensor | None:
     values = shared.get(QUANTILES)
     if values is None:
         return None
-    if values.ndim != 2 or not len(values) or list(values.shape[1:]) != list(row) or not values.isfinite().all():
-        raise ModelError(f"{QUANTILES} has shape {tuple(values.shape)}; it must be numbers for inputs {tuple(row)}")
+    if (
+        values.ndim != 2
+        or not len(values)
+        or list(values.shape[1:]) != list(row)
+        or not values.isfinite().all()
+    ):
+        raise ModelError(
+            f"{QUANTILES} has shape {tuple(values.shape)}; it must be numbers for inputs {tuple(row)}"
+        )
     return values
 
 

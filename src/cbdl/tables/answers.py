@@ -20,10 +20,10 @@ from cbdl.model import CBDL, load
 from cbdl.prediction import FORMS, Form, averaged
 from cbdl.store import ModelError, read_manifest
 from cbdl.tables.cells import Spelling
-from cbdl.tables.columns import Column, Encoded, choices, encode, features, from_json, to_json
+from cbdl.tables.columns import check_range
+from cbdl.tables.encoding import Column, Encoded, choices, encode_rows, filled, from_json, to_json
 from cbdl.tables.errors import TableError, UsageError
 from cbdl.tables.files import ROWS, Chunk, Dialect, Floats, chunks, names
-from cbdl.tables.meaning import check_range
 from cbdl.tables.target import Target
 
 MEMORY = 1 << 25
@@ -115,7 +115,7 @@ def conformity_of(folder: str | Path, extra: Mapping[str, Any]) -> dict[Form, Co
 
 @dataclass(frozen=True)
 class Options:
-    """How a model is asked: level and kind of the region, draws, when to abstain (nats), what ignorance of inputs is."""
+    """How a model is asked: the level and kind of region, draws, when to abstain (nats), what unknown inputs are."""
 
     alpha: float = 0.05
     method: str | None = None
@@ -189,7 +189,7 @@ def read_rows(
             f"the table has no column {absent[0]!r}, which the model was trained with; it has "
             f"{', '.join(here or chunk)}"
         )
-    rows = encode(trained.columns, chunk, first)
+    rows = encode_rows(trained.columns, chunk, first)
     check_range(trained.columns, rows.X, float(torch.finfo(trained.model.dtype).max), first)
     if not (rows.missing.any() or rows.unknown.any()):
         return rows
@@ -208,30 +208,16 @@ def read_rows(
     return rows
 
 
-def _not_seen(columns: tuple[Column, ...], chunk: Chunk, unknown: npt.NDArray[np.bool_], first: int) -> TableError:
+def _not_seen(
+    columns: tuple[Column, ...], chunk: Chunk, unknown: npt.NDArray[np.bool_], first: int
+) -> TableError:
     row, at = (int(i) for i in np.argwhere(unknown)[0])
     column = columns[at]
     known = ", ".join(column.levels[:5]) + (", ..." if len(column.levels) > 5 else "")
     return TableError(
-        f"column {column.name!r}, row {first + row}: {chunk[column.name][row].as_py()!r} was not seen in training, which "
-        f"had {known}"
+        f"column {column.name!r}, row {first + row}: {chunk[column.name][row].as_py()!r} was not seen in training, "
+        f"which had {known}"
     )
-
-
-def filled(columns: tuple[Column, ...], rows: Encoded, *, strange: bool = False) -> Encoded:
-    """Missing values filled in as in training; unknown words stay unknown, unless `strange` ones are filled in too."""
-    X = rows.X.copy()
-    gaps = rows.missing | rows.unknown if strange else rows.missing
-    for j, (column, at) in enumerate(zip(columns, features(columns), strict=True)):
-        gone = gaps[:, j]
-        if gone.any():
-            if column.filled is None:
-                raise TableError(
-                    f"column {column.name!r} has missing values, and the model does not say what to fill in; ask for "
-                    "--missing hull, or train it again"
-                )
-            X[gone, at] = column.filled
-    return Encoded(X, rows.missing & ~gaps, rows.unknown & ~gaps)
 
 
 def _check_choosable(columns: tuple[Column, ...], rows: Encoded, first: int) -> None:
@@ -271,22 +257,28 @@ def credal_sets(
         step = max(1, ROWS >> power)
         for some in (own[a : a + step] for a in range(0, len(own), step)):
             if power == 0 and not gaps[some].any():
-                yield some, trained.model.predict(
-                    rows.X[some],
-                    options.samples,
-                    predictive=options.predictive,
-                    max_memory=MEMORY,
-                    floor=options.floor,
+                yield (
+                    some,
+                    trained.model.predict(
+                        rows.X[some],
+                        options.samples,
+                        predictive=options.predictive,
+                        max_memory=MEMORY,
+                        floor=options.floor,
+                    ),
                 )
             else:
-                yield some, trained.model.predict_missing(
-                    rows.X[some],
-                    options.samples,
-                    choices=choices(trained.columns),
-                    most=options.most,
-                    predictive=options.predictive,
-                    max_memory=MEMORY,
-                    floor=options.floor,
+                yield (
+                    some,
+                    trained.model.predict_missing(
+                        rows.X[some],
+                        options.samples,
+                        choices=choices(trained.columns),
+                        most=options.most,
+                        predictive=options.predictive,
+                        max_memory=MEMORY,
+                        floor=options.floor,
+                    ),
                 )
 
 

@@ -1,7 +1,7 @@
 """What cells mean: missing values, numbers as people spell them, dates.
 
-A column has one spelling: "1234.5", "1.234,5", "$1,234.50" and "12 %" are all numbers, if the whole column is written that way. It is
-learned once and then asked for, so that a new table is read the same way or refused.
+A column has one spelling: "1234.5", "1.234,5", "$1,234.50" and "12 %" are all numbers, if the whole column is written
+that way. It is learned once and then asked for, so that a new table is read the same way or refused.
 """
 
 from __future__ import annotations
@@ -25,12 +25,17 @@ MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 """What stands for a missing value, in small or capital letters."""
 Decimal = Literal[".", ","]
 UNITS = ("%", "$", "€", "£", "¥")
-_BODY = {
-    ".": re.compile(r"(?:\d+|[1-9]\d{0,2}(?:,\d{3})+|[1-9]\d{0,2}(?:[ '\u00a0\u202f]\d{3})+)?(?:\.\d*)?(?:[eE][-+]?\d+)?"),
-    ",": re.compile(r"(?:\d+|[1-9]\d{0,2}(?:\.\d{3})+|[1-9]\d{0,2}(?:[ '\u00a0\u202f]\d{3})+)?(?:,\d*)?(?:[eE][-+]?\d+)?"),
-}
+_GROUPS = r"[1-9]\d{{0,2}}(?:{sign}\d{{3}})+"
+_SPACE = "[ '\u00a0\u202f]"
+
+
+def _body(decimal: str, thousand: str) -> re.Pattern[str]:
+    groups = "|".join(_GROUPS.format(sign=sign) for sign in (thousand, _SPACE))
+    return re.compile(rf"(?:\d+|{groups})?(?:{decimal}\d*)?(?:[eE][-+]?\d+)?")
+
+
+_BODY = {".": _body(r"\.", ","), ",": _body(",", r"\.")}
 """Digits without their sign: with a point, thousands set apart by commas; with a comma, by points; or by spaces."""
-_SPACES = re.compile(r"[ '\u00a0\u202f]")
 FORMATS = (
     "%Y-%m-%d",
     "%Y-%m-%d %H:%M",
@@ -73,10 +78,14 @@ class Spelling:
             return None
         if not _BODY[self.decimal].fullmatch(digits):
             return None
-        digits = _SPACES.sub("", digits)
+        digits = re.sub(_SPACE, "", digits)
         other = "," if self.decimal == "." else "."
         number = as_number(digits.replace(other, "").replace(self.decimal, "."))
         return None if number is None else sign * number
+
+
+PLAIN = Spelling()
+"""As programs write numbers."""
 
 
 def is_missing(value: str) -> bool:
@@ -118,7 +127,7 @@ def spellings(values: Iterable[str]) -> list[Spelling]:
     if len(units) != 1:
         return []
     (unit,) = units
-    ways = [Spelling(d, unit) for d in (".", ",")]  # type: ignore[arg-type]
+    ways = [Spelling(".", unit), Spelling(",", unit)]
     read = [[way.number(v) for v in listed] for way in ways]
     whole = [way for way, numbers in zip(ways, read, strict=True) if None not in numbers]
     return whole[:1] if len(whole) == 2 and read[0] == read[1] else whole
@@ -157,7 +166,11 @@ def plain_numbers(column: Any) -> Floats | None:
     """All cells as numbers, nan where they are missing, if they are spelled as programs do; else None."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    if pa.types.is_boolean(column.type) or pa.types.is_temporal(column.type) or pa.types.is_nested(column.type):
+    if (
+        pa.types.is_boolean(column.type)
+        or pa.types.is_temporal(column.type)
+        or pa.types.is_nested(column.type)
+    ):
         return None
     if not is_text(column):
         try:

@@ -1,170 +1,328 @@
-"""What the columns of a table mean: numbers stay, a category becomes one column of 0 and 1 per level, a date its parts.
+"""From the cells of a training table to the meaning of its columns; what would train nonsense is refused with words.
 
-Learned once, from the training rows, and kept with the model, so that a new file is read the same way or refused with
-the column and the row. What a column could have held where it is missing is learned too: its levels, or its quantiles.
+Kinds, levels, fills and quantiles come from the training rows alone: held-out rows must be as strange to the model as
+those that it will meet.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from cbdl.missing import Choice
+from cbdl.missing import QUANTILES
 from cbdl.tables import cells
-from cbdl.tables.cells import Spelling
-from cbdl.tables.errors import TableError, UsageError
+from cbdl.tables.cells import Decimal, Spelling
+from cbdl.tables.encoding import Column, encode, features
+from cbdl.tables.errors import TableError, UsageError, many, named
 from cbdl.tables.files import Chunk, Floats
 
-Kind = Literal["number", "category", "date"]
-Mask = npt.NDArray[np.bool_]
+__all__ = ["Column", "Meaning", "Wishes", "check_names", "check_range", "encode", "learn", "learn_columns"]
+
+LEVELS = 100
+"""A text column with more distinct values than this is not a category."""
+FEW = 10
+"""Up to so many levels a category may have, however few the rows are."""
+RUN = 10
+"""Rows from which on the numbers 0, 1, 2, ... in order are taken for those of the rows."""
+LARGEST: float = float(np.finfo(np.float64).max) ** 0.5 / 1e6
+"""Numbers above this have squares, and sums of squares, that are none."""
+_IDENTIFIER = re.compile(r"(?i)^(id|uuid|guid|index|row|unnamed: ?\d*|.*[ _-]id|.*Id)$")
+
+Rows = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column of the training table.
+class Wishes:
+    """What the user says about columns that their cells do not tell."""
 
-    fill:     stands for a missing value where it is to be filled in
-    values:   what a missing number or date could be, each as the features that the column becomes
-    spelling: how numbers are written
-    format:   how dates are written; parts: what of them is used
-    """
+    drop: tuple[str, ...] = ()
+    use: tuple[str, ...] = ()
+    """Columns to use although they look like identifiers."""
+    dates: tuple[str, ...] = ()
+    """Columns of dates whose parts are used; "NAME:FORMAT" says how they are written."""
+    decimal: Decimal | None = None
+    impute: bool = False
 
-    name: str
-    kind: Kind
-    levels: tuple[str, ...] = ()
-    fill: str | None = None
-    values: tuple[tuple[float, ...], ...] = ()
-    spelling: Spelling = Spelling()
-    format: str = ""
-    parts: tuple[str, ...] = ()
-
-    @property
-    def width(self) -> int:
-        """Features that it becomes."""
-        return {"number": 1, "category": len(self.levels), "date": len(self.parts)}[self.kind]
-
-    @property
-    def could_be(self) -> Floats:
-        """(n, features): what it could be where it is missing; none in models of before."""
-        if self.kind == "category":
-            return np.eye(len(self.levels))
-        return np.array(self.values, dtype=np.float64).reshape(-1, self.width)
-
-    @property
-    def filled(self) -> Floats | None:
-        """(features,): what stands for a missing value; None in models of before that did not fill in."""
-        if self.fill is None:
-            return None
-        if self.kind == "category":
-            return np.eye(len(self.levels))[self.levels.index(self.fill)]
-        if self.kind == "date":
-            return self.could_be[len(self.values) // 2]
-        return np.array([float(self.fill)])
+    def date_formats(self) -> dict[str, str]:
+        parts = (d.partition(":%") for d in self.dates)
+        return {name: f"%{form}" if form else "" for name, _, form in parts}
 
 
 @dataclass(frozen=True)
-class Encoded:
-    """Rows as numbers X (rows, features), nan where the input is not known; and why, (rows, columns) each."""
+class Meaning:
+    """The columns that are learned from, and what a person should know about the others."""
 
-    X: Floats
-    missing: Mask
-    unknown: Mask
-    """A word that was not among the training rows."""
-
-    def __len__(self) -> int:
-        return len(self.X)
-
-    def at(self, rows: npt.NDArray[np.intp]) -> Encoded:
-        return Encoded(self.X[rows], self.missing[rows], self.unknown[rows])
+    columns: tuple[Column, ...]
+    notes: tuple[str, ...] = field(default=())
 
 
-def encode(columns: Sequence[Column], table: Chunk, first_row: int = 1) -> Encoded:
-    """The columns of `table` as numbers; `first_row` is the number of its first row. A TableError where a cell is
-    nonsense; what is missing or was never seen is nan."""
-    absent = [c.name for c in columns if c.name not in table]
-    if absent:
-        raise UsageError(
-            f"the table has no column {absent[0]!r}, which the model was trained with; it has {', '.join(table)}"
+def check_names(table: Chunk, target: str, wishes: Wishes) -> list[str]:
+    """The columns to learn from, by name; a UsageError if one is named that is not there, or that cannot be."""
+    for option, names in (
+        ("--target", (target,)),
+        ("--drop", wishes.drop),
+        ("--use", wishes.use),
+        ("--date", tuple(wishes.date_formats())),
+    ):
+        for name in names:
+            if name not in table:
+                raise UsageError(f"{option}: the table has no column {name!r}; it has {', '.join(table)}")
+    if target in wishes.drop:
+        raise UsageError(f"--drop {target}: that is the target; a model cannot do without it")
+    left = [n for n in table if n != target and n not in wishes.drop]
+    if not left:
+        hint = "; if values are set apart by another sign, say --delimiter" if len(table) == 1 else ""
+        raise UsageError(f"no column is left to learn from{hint}")
+    return left
+
+
+def learn(table: Chunk, names: Sequence[str], rows: Rows, wishes: Wishes) -> Meaning:
+    """What each of the columns `names` means, from the `rows` of the table that are trained on."""
+    _check_missing(table, names, wishes)
+    columns, notes = [], []
+    formats = wishes.date_formats()
+    for name in names:
+        own = table[name].take(pa.array(rows))
+        column = _learn(name, own, rows, wishes, formats)
+        if column is None:
+            notes.append(name)
+        else:
+            columns.append(column)
+    told = []
+    if notes:
+        word = "column has" if len(notes) == 1 else "columns have"
+        told.append(
+            f"{len(notes)} {word} one value in all training rows and teach nothing; left out: {named(notes)}"
         )
-    parts = [_encode(c, table[c.name], first_row) for c in columns]
-    X, missing, unknown = zip(*parts, strict=True)
-    return Encoded(np.concatenate(X, axis=1), np.stack(missing, axis=1), np.stack(unknown, axis=1))
+    if not columns:
+        raise TableError("every column has one value in all training rows; there is nothing to learn from")
+    return Meaning(tuple(columns), tuple(told))
 
 
-def _encode(column: Column, cell: Any, first_row: int) -> tuple[Floats, Mask, Mask]:
-    if column.kind == "category":
-        return _levels(column, cell)
-    if column.kind == "number":
-        values, bad = cells.numbers(cell, column.spelling)
-        out = values[:, None]
-    else:
-        moments, bad = cells.dates(cell, column.format)
-        out = cells.parts(moments, column.parts)
-    if bad.any():
-        raise _not_readable(column, cell, int(bad.argmax()), first_row)
-    return out, np.isnan(out[:, 0]), np.zeros(len(out), dtype=bool)
+def learn_columns(table: Mapping[str, Any], names: Sequence[str], impute: bool) -> tuple[Column, ...]:
+    """What each of the columns `names` means, from all rows of a table that is known to be good: columns with one value
+    and identifiers stay; a missing value is an error unless `impute`."""
+    chunk = {name: _array(table[name]) for name in names}
+    wishes = Wishes(use=tuple(names), impute=impute)
+    _check_missing(chunk, names, wishes)
+    rows = np.arange(len(chunk[names[0]]))
+    learned = ((name, _learn(name, chunk[name], rows, wishes, {})) for name in names)
+    return tuple(column or _constant(name, chunk[name]) for name, column in learned)
 
 
-def _levels(column: Column, cell: Any) -> tuple[Floats, Mask, Mask]:
+def _array(values: Any) -> Any:
+    """A column as an Arrow array, also from a list of its cells."""
+    return (
+        pa.array([v.as_py() if isinstance(v, pa.Scalar) else v for v in values])
+        if isinstance(values, list)
+        else values
+    )
+
+
+def _constant(name: str, cell: Any) -> Column:
+    """A column that has one value."""
+    quick = cells.plain_numbers(cell)
+    if quick is None:
+        (word,) = cells.texts(cell)[1]
+        return Column(name, "category", (word,), word)
+    value = float(quick[~np.isnan(quick)][0])
+    return Column(name, "number", (), repr(value), ((value,),))
+
+
+def _check_missing(table: Chunk, names: Sequence[str], wishes: Wishes) -> None:
+    """One TableError that names all columns in which values are missing; and those without any value."""
+    gone = {name: np.flatnonzero(cells.missing(table[name])) for name in names}
+    size = len(next(iter(table.values())))
+    void = [name for name, at in gone.items() if len(at) == size]
+    if void:
+        drop = " ".join(f"--drop {name}" for name in void)
+        raise TableError(f"column {named(void)} has no value at all; leave it out with {drop}")
+    some = {name: at for name, at in gone.items() if len(at)}
+    if some and not wishes.impute:
+        each = "; ".join(
+            f"column {name!r} has {many(len(at), 'missing value')} (row {_first(at)})"
+            for name, at in some.items()
+        )
+        raise TableError(
+            f"{each}. Remove the rows, leave columns out with --drop, or add --impute to fill in the median or the "
+            "most frequent value"
+        )
+
+
+def _first(at: Rows) -> str:
+    return ", ".join(str(i + 1) for i in at[:3].tolist()) + (", ..." if len(at) > 3 else "")
+
+
+def _learn(name: str, cell: Any, rows: Rows, wishes: Wishes, formats: dict[str, str]) -> Column | None:
+    """What a column means; None if it has one value only."""
+    if name in formats or pa.types.is_temporal(cell.type):
+        return _date(name, cell, rows, formats.get(name), name in formats)
+    quick = cells.plain_numbers(cell)
+    if quick is not None:
+        return _number(name, quick, Spelling(), name in wishes.use)
     place, words = cells.texts(cell)
-    level = {name: i for i, name in enumerate(column.levels)}
-    # one row of the table per word, and a last one for what is missing
-    rows = np.full((len(words) + 1, len(level)), np.nan)
-    for i, word in enumerate(words):
-        if word in level:
-            rows[i] = 0.0
-            rows[i, level[word]] = 1.0
-    strange = np.array([word not in level for word in words] + [False])
-    return rows[place], place < 0, strange[place]
-
-
-def _not_readable(column: Column, cell: Any, at: int, first_row: int) -> TableError:
-    value = cell[at].as_py()
-    what = "a finite number" if column.kind == "number" else f"a date like {column.format}"
-    if column.spelling != Spelling():
-        sign = {",": "a decimal comma", ".": "a decimal point"}[column.spelling.decimal]
-        unit = f" and {column.spelling.unit}" if column.spelling.unit else ""
-        what += f" with {sign}{unit}, as the model was trained with"
-    return TableError(f"column {column.name!r}, row {first_row + at}: {value!r} is not {what}")
-
-
-def features(columns: Sequence[Column]) -> list[slice]:
-    """Where the features of every column are."""
-    ends = np.cumsum([0, *(c.width for c in columns)]).tolist()
-    return [slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
-
-
-def choices(columns: Sequence[Column]) -> tuple[Choice, ...]:
-    """What the features of every column could be where it is missing; columns of which that is not known have none."""
-    places = features(columns)
-    known = [(c.could_be, at) for c, at in zip(columns, places, strict=True) if len(c.could_be)]
-    return tuple(Choice(tuple(range(at.start, at.stop)), values) for values, at in known)
-
-
-def to_json(columns: Sequence[Column]) -> list[dict[str, Any]]:
-    """The columns as a model's manifest keeps them."""
-    return [asdict(c) for c in columns]
-
-
-def from_json(described: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
-    """The inverse of `to_json`; also of columns as they were kept before they had values and spellings."""
-    try:
-        return tuple(
-            Column(
-                d["name"],
-                d["kind"],
-                tuple(d["levels"]),
-                d["fill"],
-                tuple(tuple(map(float, v)) for v in d.get("values", ())),
-                Spelling(**d.get("spelling", {})),
-                d.get("format", ""),
-                tuple(d.get("parts", ())),
-            )
-            for d in described
+    if not words:
+        raise TableError(
+            f"column {name!r} has no value in the training rows; leave it out with --drop {name}"
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise TableError(f"the model does not say what its columns mean: {error}") from None
+    if not pa.types.is_boolean(cell.type):
+        spelling = spelling_of(f"column {name!r}", words, place, rows, wishes.decimal, f"--drop {name}")
+        if spelling is not None:
+            return _number(name, cells.numbers(cell, spelling)[0], spelling, name in wishes.use)
+        _check_dates(name, words)
+    return _category(name, place, words, name in wishes.use)
+
+
+def spelling_of(
+    what: str,
+    words: Sequence[str],
+    place: npt.NDArray[np.int64],
+    rows: Rows,
+    decimal: Decimal | None,
+    remedy: str,
+) -> Spelling | None:
+    """How numbers are written, or None if these words are none; a TableError if that cannot be told, or if most of
+    them are numbers."""
+    ways = [way for way in cells.spellings(words) if decimal in (None, way.decimal)]
+    if len(ways) > 1:
+        example = next(w for w in words if ways[0].number(w) != ways[1].number(w))
+        raise TableError(
+            f"{what}: {example!r} may be {ways[0].number(example):g} or {ways[1].number(example):g}; say --decimal . "
+            "or --decimal ,"
+        )
+    if ways:
+        return ways[0]
+    guess = [way for unit in ("", *cells.UNITS) for way in (Spelling(".", unit), Spelling(",", unit))]
+    read = [[way.number(w) is not None for w in words] for way in guess]
+    counts = np.bincount(place[place >= 0], minlength=len(words))
+    best = max(read, key=lambda known: int(counts[known].sum()))
+    if 2 * int(counts[best].sum()) > int(counts.sum()):
+        at = int(np.flatnonzero(np.array([*best, True])[place] == 0)[0])
+        raise TableError(
+            f"{what}, row {rows[at] + 1}: {words[place[at]]!r} is not a finite number, as most of the column is; "
+            f"correct it, or leave the column out with {remedy}"
+        )
+    return None
+
+
+def _number(name: str, values: Floats, spelling: Spelling, trusted: bool) -> Column | None:
+    known = values[~np.isnan(values)]
+    if not len(known):
+        raise TableError(
+            f"column {name!r} has no value in the training rows; leave it out with --drop {name}"
+        )
+    least, most = float(known.min()), float(known.max())
+    if least == most:
+        return None
+    if too_wide(least, most):
+        raise TableError(
+            f"column {name!r} holds {max(most, -least):g}, too large a number to compute with; correct it, or leave "
+            f"the column out with --drop {name}"
+        )
+    if not trusted and _is_identifier(name, known):
+        raise TableError(
+            f"column {name!r} numbers the rows; an identifier teaches nothing about new ones: leave it out with "
+            f"--drop {name}, or insist with --use {name}"
+        )
+    # an element of the column, not a mean of two: whole numbers stay whole
+    middle, *quantiles = np.quantile(known, (0.5, *QUANTILES), method="lower").tolist()
+    return Column(name, "number", (), repr(middle), tuple((q,) for q in dict.fromkeys(quantiles)), spelling)
+
+
+def too_wide(least: float, most: float) -> bool:
+    """Whether there are numbers that cannot be computed with."""
+    return max(abs(least), abs(most)) > LARGEST
+
+
+def _is_identifier(name: str, values: Floats) -> bool:
+    """Whole numbers, all different, that count the rows from 0 or 1, or whose name says what they are."""
+    if len(values) < RUN or not np.all(values == np.round(values)):
+        return False
+    ordered = np.unique(values)
+    if len(ordered) < len(values):
+        return False
+    # training rows are a part of the table, in its order: they leave gaps
+    counts = ordered[0] >= 0 and ordered[-1] <= 2 * len(values) and bool(np.all(np.diff(values) > 0))
+    return bool(counts) or bool(_IDENTIFIER.match(name))
+
+
+def _category(name: str, place: npt.NDArray[np.int64], words: list[str], trusted: bool) -> Column | None:
+    if len(words) == 1:
+        return None
+    present = place[place >= 0]
+    if len(words) > LEVELS or (not trusted and len(words) > max(FEW, len(present) // 2)):
+        raise TableError(
+            f"column {name!r} holds text with {len(words)} different values in {len(present)} rows; that is a name "
+            f"rather than a category: leave it out with --drop {name}"
+        )
+    counts = np.bincount(present, minlength=len(words))
+    levels = tuple(sorted(words))
+    often = min(levels, key=lambda word: -counts[words.index(word)])
+    return Column(name, "category", levels, often)
+
+
+def _check_dates(name: str, words: Sequence[str]) -> None:
+    if cells.formats(words):
+        raise TableError(
+            f"column {name!r} holds dates ({words[0]!r}): use their parts (year, month, day, weekday, hour) with "
+            f"--date {name}, or leave the column out with --drop {name}"
+        )
+
+
+def _date(name: str, cell: Any, rows: Rows, form: str | None, wanted: bool) -> Column | None:
+    if not wanted:
+        raise TableError(
+            f"column {name!r} holds dates: use their parts (year, month, day, weekday, hour) with --date {name}, or "
+            f"leave the column out with --drop {name}"
+        )
+    if not form and not pa.types.is_temporal(cell.type):
+        form = _format(name, cells.texts(cell)[1])
+    moments, bad = cells.dates(cell, form or "")
+    if bad.any():
+        at = int(bad.argmax())
+        raise TableError(
+            f"column {name!r}, row {rows[at] + 1}: {cell[at].as_py()!r} is not a date like {form}"
+        )
+    known = np.sort(moments[~np.isnat(moments)])
+    if len(np.unique(known)) < 2:
+        return None
+    whole = cells.parts(known, cells.PARTS)
+    varied = tuple(p for p, values in zip(cells.PARTS, whole.T, strict=True) if len(np.unique(values)) > 1)
+    places = [int(q * (len(known) - 1)) for q in QUANTILES]
+    values = cells.parts(known[places], varied)
+    fill = str(known[(len(known) - 1) // 2])
+    return Column(name, "date", (), fill, tuple(map(tuple, values.tolist())), format=form or "", parts=varied)
+
+
+def _format(name: str, words: Sequence[str]) -> str:
+    ways = cells.formats(words)
+    if not ways:
+        raise TableError(
+            f"column {name!r}: {words[0]!r} and the others are not all dates in one format; say which, as in "
+            f'--date "{name}:%d.%m.%Y"'
+        )
+    different = [w for w in words if len({cells.parsed(w, form) for form in ways}) > 1]
+    if different:
+        raise TableError(
+            f'column {name!r}: {different[0]!r} may be {" or ".join(ways)}; say which, as in --date "{name}:{ways[0]}"'
+        )
+    return ways[0]
+
+
+def check_range(columns: Sequence[Column], X: Floats, largest: float = LARGEST, first_row: int = 1) -> None:
+    """A TableError that names the column of a number that the model's precision, up to `largest`, cannot hold."""
+    with np.errstate(invalid="ignore"):
+        over = np.abs(X) > min(largest, LARGEST)
+    if over.any():
+        row, at = (int(i) for i in np.argwhere(over)[0])
+        where = next(c for c, s in zip(columns, features(columns), strict=True) if s.start <= at < s.stop)
+        raise TableError(
+            f"column {where.name!r}, row {first_row + row}: {X[row, at]:g} is too large a number for the model; "
+            "correct it"
+        )

@@ -1,7 +1,7 @@
 """Tables as files: CSV or Parquet in, a bounded number of rows at a time, by Arrow.
 
-A chunk is a mapping of names to Arrow arrays. Of CSV they hold text, as it is in the file; of Parquet and of data frames they
-hold whatever type the column has. What the cells mean is the business of `cbdl.tables.cells`.
+A chunk is a mapping of names to Arrow arrays. Of CSV they hold text, as it is in the file; of Parquet and of data
+frames they hold whatever type the column has. What the cells mean is the business of `cbdl.tables.cells`.
 """
 
 from __future__ import annotations
@@ -70,10 +70,8 @@ def chunks(
     path = Path(path)
     if not path.is_file():
         raise UsageError(f"{path} {'is not a file' if path.exists() else 'does not exist'}")
-    if path.suffix.lower() in PARQUET:
-        batches = _parquet(path, rows, only)
-    else:
-        batches = _csv(path, dialect or Dialect(), only)
+    is_parquet = path.suffix.lower() in PARQUET
+    batches = _parquet(path, rows, only) if is_parquet else _csv(path, dialect or Dialect(), only)
     empty = True
     for table in _regrouped(batches, rows):
         empty = False

@@ -16,7 +16,7 @@ from cbdl import model
 from cbdl.missing import Choice
 from cbdl.model import CBDL
 from cbdl.store import read_manifest
-from cbdl.tables.columns import Column, choices, encode, from_json
+from cbdl.tables.encoding import Column, choices, encode_rows, from_json
 from cbdl.tables.errors import TableError
 from cbdl.tables.files import from_frame
 
@@ -31,7 +31,7 @@ class TableInputs:
         """The inputs as numbers; what is no data frame comes back as it is."""
         if isinstance(X, np.ndarray | Tensor | list | tuple | Dataset | DataLoader):
             return X
-        rows = encode(self.columns, from_frame(X))
+        rows = encode_rows(self.columns, from_frame(X))
         lost = np.argwhere(rows.missing | rows.unknown)
         if len(lost) and not gaps:
             row, at = (int(i) for i in lost[0])
@@ -56,9 +56,9 @@ def load(
 ) -> CBDL:
     """The model in the folder `path`.
 
-    Networks from `cbdl.nets` are rebuilt by name. A network of the user's own is not in the folder: give its factories as
-    `nets`, one per likelihood, in order. A model that was trained from a table (`cbdl fit`) predicts for data frames with
-    the columns of that table, and `predict_missing` for those with missing values and words that it has never seen.
+    Networks from `cbdl.nets` are rebuilt by name. A network of the user's own is not in the folder: give its factories
+    as `nets`, one per likelihood, in order. A model that was trained from a table (`cbdl fit`) predicts for data frames
+    with the columns of that table, and `predict_missing` for those with missing values and words never seen.
     """
     loaded = model.load(path, nets, device=device)
     extra = read_manifest(path)["extra"]

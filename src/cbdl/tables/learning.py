@@ -23,11 +23,11 @@ from cbdl.left_out import How, folds_for
 from cbdl.model import CBDL
 from cbdl.prediction import FORMS, Form
 from cbdl.store import MANIFEST
-from cbdl.tables.answers import Options, Trained, filled
-from cbdl.tables.columns import Encoded, encode
+from cbdl.tables.answers import Options, Trained
+from cbdl.tables.columns import Meaning, Wishes, check_names, check_range, learn
+from cbdl.tables.encoding import Encoded, encode_rows, filled
 from cbdl.tables.errors import TableError, UsageError, many
 from cbdl.tables.files import ROWS, Dialect, Floats, read
-from cbdl.tables.meaning import Meaning, Wishes, check_names, check_range, learn_columns
 from cbdl.tables.scoring import ENOUGH, baselines, scores
 from cbdl.tables.target import Labels, Target, held_out, learn_target
 
@@ -85,8 +85,8 @@ class Learnable:
         y = target.encode(table[settings.target])
         labels = y if target.task == "classification" else None
         train, test = held_out(size, labels, settings.held_out, settings.seed)
-        meaning = learn_columns(table, names, train, settings.wishes)
-        rows = encode(meaning.columns, table)
+        meaning = learn(table, names, train, settings.wishes)
+        rows = encode_rows(meaning.columns, table)
         check_range(meaning.columns, rows.X)
         return cls(rows, y, target, meaning, train, test, settings.wishes.impute)
 
@@ -161,14 +161,15 @@ def _fit(path: Path, out: Path, settings: Settings, engine: Engine | None, verbo
 
 @contextmanager
 def _kept(run: Path) -> Iterator[None]:
-    """A folder for the run, which stays where going on can help: after it was stopped, or when the machine failed. A run
-    that was there before stays unless it came to its end, good or bad."""
+    """A folder for the run, which stays where going on can help: after it was stopped, or when the machine failed.
+    One that was there before stays unless the run came to its end, good or bad."""
     fresh = not run.exists()
     try:
         run.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"--out is {str(run).removesuffix('.run')}, where nothing can be written ({error.strerror}); choose another place"
+            f"--out is {str(run).removesuffix('.run')}, where nothing can be written ({error.strerror}); choose "
+            "another place"
         ) from None
     try:
         yield
@@ -208,8 +209,8 @@ def _state(model: CBDL) -> dict[str, Any]:
     failed = [row for row in rows if row.failed]
     if len(failed) == len(rows):
         raise Diverged(
-            f"the training diverged, nothing was written: {failed[0].failed.split('. ')[0]}. Look at the priors, which may be "
-            "far too wide or far off (--prior), and at columns with numbers of very different sizes"
+            f"the training diverged, nothing was written: {failed[0].failed.split('. ')[0]}. Look at the priors, which "
+            "may be far too wide or far off (--prior), and at columns with numbers of very different sizes"
         )
     rhat = [row.rhat for row in rows if np.isfinite(row.rhat)]
     return {

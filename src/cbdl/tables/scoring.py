@@ -22,7 +22,7 @@ from cbdl.tables.answers import (
     described,
     read_rows,
 )
-from cbdl.tables.columns import Encoded
+from cbdl.tables.encoding import Encoded
 from cbdl.tables.errors import UsageError
 from cbdl.tables.files import ROWS, Dialect, Floats, chunks, names
 from cbdl.tables.target import Labels
@@ -79,8 +79,8 @@ def scores(trained: Trained, blocks: Iterable[tuple[Encoded, Labels]], options: 
 
 
 def _judged(trained: Trained, credal: CredalSet, y: Labels, options: Options) -> dict[str, Any]:
-    """For each row: was the decision right (or its squared error), how surprising the outcome was, is it covered; sizes,
-    uncertainties."""
+    """For each row: was the decision right (or its squared error), how surprising was the outcome, is it covered;
+    sizes and uncertainties."""
     split, region = credal.uncertainty(), trained.region(credal, options)
     chosen = decisions(credal, options.decision)
     if trained.classifies:
@@ -145,8 +145,8 @@ def info(folder: str | Path) -> dict[str, Any]:
     own = any(q.get("net", {}).get("type") == "user-net" for q in manifest["likelihoods"])
     if not own:
         load(folder)
-    parts = ("format", "cbdl", "torch", "space", "rows", "seed")
-    parts += ("priors", "likelihoods", "method", "extra", "files")
+    about = ("format", "cbdl", "torch", "space", "rows", "seed")
+    parts = (*about, "priors", "likelihoods", "method", "extra", "files")
     summary: dict[str, Any] = {name: manifest[name] for name in parts}
     if "columns" in manifest["extra"]:
         levels = conformity_of(folder, manifest["extra"])

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cbdl.tables import cells
-from cbdl.tables.cells import Decimal, Spelling
+from cbdl.tables.cells import PLAIN, Decimal, Spelling
+from cbdl.tables.columns import LEVELS, spelling_of, too_wide
 from cbdl.tables.errors import TableError
 from cbdl.tables.files import Floats
-from cbdl.tables.meaning import LEVELS, spelling_of, too_wide
 
 Task = Literal["classification", "regression"]
 Labels = npt.NDArray[Any]
@@ -29,7 +29,7 @@ class Target:
     name: str
     task: Task
     classes: tuple[str, ...] = ()
-    spelling: Spelling = Spelling()
+    spelling: Spelling = PLAIN
     decimals: int | None = None
     """Of numbers: the decimals that training outcomes have; None: too many to mean anything."""
 
@@ -44,7 +44,8 @@ class Target:
         if bad.any():
             at = int(bad.argmax())
             raise TableError(
-                f"the target {self.name!r} in row {first_row + at} is {cell[at].as_py()!r}, which the model cannot predict"
+                f"the target {self.name!r} in row {first_row + at} is {cell[at].as_py()!r}, which the model cannot "
+                "predict"
             )
         return values
 
@@ -64,7 +65,10 @@ def number_of(word: str, spelling: Spelling) -> float | None:
 
 
 def learn_target(
-    name: str, cell: Any, task: Literal["auto", "classification", "regression"], decimal: Decimal | None = None
+    name: str,
+    cell: Any,
+    task: Literal["auto", "classification", "regression"],
+    decimal: Decimal | None = None,
 ) -> Target:
     """What the target is, from all its cells; a TableError where that would be nonsense."""
     _check_missing(name, cell)
@@ -85,7 +89,9 @@ def _check_missing(name: str, cell: Any) -> None:
     gone = np.flatnonzero(cells.missing(cell))
     if len(gone):
         rows = ", ".join(str(i + 1) for i in gone[:3].tolist()) + (", ..." if len(gone) > 3 else "")
-        raise TableError(f"the target {name!r} is missing in row {rows} ({len(gone)} in all); remove such rows")
+        raise TableError(
+            f"the target {name!r} is missing in row {rows} ({len(gone)} in all); remove such rows"
+        )
 
 
 def _numbers(name: str, cell: Any, decimal: Decimal | None) -> tuple[Floats | None, Spelling, list[str]]:
@@ -122,8 +128,8 @@ def _numeric(name: str, task: str, values: Floats, spelling: Spelling, words: li
         return Target(name, "regression", (), spelling, _decimals(values))
     if len(different) > FEW and not whole:
         raise TableError(
-            f"the target {name!r} holds decimals with {len(different)} different values; that is no list of classes: say "
-            "--task regression"
+            f"the target {name!r} holds decimals with {len(different)} different values; that is no list of classes: "
+            "say --task regression"
         )
     spelled: dict[float, list[str]] = {}
     for word in words:
@@ -131,9 +137,7 @@ def _numeric(name: str, task: str, values: Floats, spelling: Spelling, words: li
         assert number is not None
         spelled.setdefault(number, []).append(word)
     # a number that is written in one way keeps it; "1" and "1.0" are "1"
-    classes = tuple(
-        ways[0] if len(ways) == 1 else f"{value:.15g}" for value, ways in sorted(spelled.items())
-    )
+    classes = tuple(ways[0] if len(ways) == 1 else f"{value:.15g}" for value, ways in sorted(spelled.items()))
     return Target(name, "classification", classes, spelling)
 
 
@@ -149,8 +153,8 @@ def _words(name: str, task: str, words: list[str], rows: int) -> Target:
         raise TableError(f"the target {name!r} is {words[0]!r} in every row; there is nothing to tell apart")
     if task == "auto" and (len(words) > LEVELS or (len(words) > FEW and 4 * len(words) > rows)):
         raise TableError(
-            f"the target {name!r} holds text with {len(words)} different values in {rows} rows; are these classes? then "
-            "say --task classification"
+            f"the target {name!r} holds text with {len(words)} different values in {rows} rows; are these classes? "
+            "then say --task classification"
         )
     return Target(name, "classification", tuple(sorted(words)))
 

@@ -1,7 +1,7 @@
 """Answers as files: CSV and JSON lines as they are computed, whole columns at a time; Parquet with real lists.
 
-In CSV the classes of a set are joined by "|", of which one that belongs to a name is written "\\|" (and "\\" is "\\\\"), and the
-intervals of a set as lower:upper. In JSON and Parquet they are lists.
+In CSV the classes of a set are joined by "|", of which one that belongs to a name is written "\\|" (and "\\" is
+"\\\\"), and the intervals of a set as lower:upper. In JSON and Parquet they are lists.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def split_set(cell: str) -> list[str]:
     >>> split_set("a|b"), split_set(r"a\\|b|c"), split_set("")
     (['a', 'b'], ['a|b', 'c'], [])
     """
-    names, name, escaped = [], "", False
+    names: list[str] = []
+    name, escaped = "", False
     for c in cell:
         if escaped or c not in "\\|":
             name, escaped = name + c, False
@@ -64,16 +65,16 @@ def rounded(answers: Answers, digits: int | None, decimals: int | None) -> Answe
     decimals: those of the training outcomes, or None
     """
     own = dict(answers.columns)
-    ends = decision = None
+    ends: dict[str, Any] = {}
     if "lower" in own and digits is None:
         step = _steps(own["lower"], own["upper"], decimals)
-        ends, decision = _outwards(own, step), _on_grid(_floats(own["decision"]), step, np.round)
+        middle = _on_grid(_floats(own["decision"]), step, np.round)
+        ends = {**_outwards(own, step), "decision": _as_arrow(middle)}
     for name, column in own.items():
         if pa.types.is_floating(column.type) and (digits is not None or name not in ENDS):
             own[name] = _as_arrow(significant(_floats(column), digits or DIGITS))
-    if ends is not None:
-        own |= ends | {"decision": _as_arrow(decision)}
-    elif "lower" in own and digits is not None:
+    own |= ends
+    if "lower" in own and digits is not None:
         own["set"] = _pairs(own["set"], lambda ends, rows: significant(ends, digits))
     return Answers(own, answers.unknown, answers.missing, answers.sampled, answers.abstained)
 
@@ -90,7 +91,7 @@ def significant(x: Floats, digits: int) -> Floats:
 
 
 def _on_grid(x: Floats, decimals: Floats, how: Callable[[Floats], Floats]) -> Floats:
-    """x rounded to so many decimals, which may be negative; by whole powers of ten, which have no error of their own."""
+    """x rounded to so many decimals, which may be negative; by whole powers of ten, which have no error themselves."""
     up, down = 10.0 ** np.clip(decimals, 0, 300), 10.0 ** np.clip(-decimals, 0, 300)
     with np.errstate(invalid="ignore", over="ignore"):
         grid = how(x * up / down) / up * down
@@ -185,7 +186,11 @@ def _json_cells(column: Any) -> Any:
         return pc.fill_null(pa.DictionaryArray.from_arrays(words.indices, spelled).cast(pa.string()), "null")
     if pa.types.is_floating(column.type):  # JSON has no infinity
         column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
-    if pa.types.is_boolean(column.type) or pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+    if (
+        pa.types.is_boolean(column.type)
+        or pa.types.is_integer(column.type)
+        or pa.types.is_floating(column.type)
+    ):
         return pc.fill_null(_text(column), "null")
     return pa.array([json.dumps(v, default=str) for v in column.to_pylist()], pa.string())
 
