@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from calls import called
+from cbdl.cli.app import COMMANDS
 from cbdl.cli.options import RegionName
 from cbdl.credal.line import regions as line_regions
 from cbdl.tables import answers
 
-COMMANDS = ("fit", "predict", "evaluate", "info", "demo", "study", "data")
 FAST = [
     "--net",
     "mlp:8",
@@ -75,6 +75,39 @@ def test_every_help_has_an_example_that_names_real_options(command):
     example = out[out.index("Example:") :].split()[1:]
     assert example[:2] == ["cbdl", command]
     assert all(word in out[: out.index("Example:")] for word in example if word.startswith("--"))
+
+
+LIGHT = """
+import sys
+from cbdl.cli import app
+app(sys.argv[1:], standalone_mode=False)
+heavy = {"torch", "numpy", "scipy", "sklearn", "pyarrow", "pandas", "matplotlib"} & set(sys.modules)
+assert not heavy, heavy
+"""
+
+
+@pytest.mark.parametrize("argument", ["--help", "--version"])
+def test_help_and_version_wait_for_nothing_heavy(argument):
+    ran = process(argument, code=LIGHT)
+    out, err = ran.communicate(timeout=60)
+    assert (ran.returncode, err) == (0, "")
+    assert "cbdl" in out
+
+
+def test_the_list_of_commands_says_what_they_say_themselves():
+    out = called("--help")[1]
+    for name, (_, about) in COMMANDS.items():
+        own = " ".join(called(name, "--help")[1].split())
+        assert about in own
+        assert f"{name} " in out
+        assert about in " ".join(out.split())
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_fits_a_terminal_of_80_columns(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    out = called(*filter(None, [command]), "--help")[1]
+    assert max(map(len, out.splitlines())) <= 80
 
 
 def test_regions_are_those_of_the_kernel():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,11 @@ SCORES: dict[str, str] = {
 NATS = ("nll", "aleatoric", "epistemic", "floor")
 VACUOUS = 0.2
 """A share of rows whose regions say nothing, above which that is remarked."""
+BETTER = (
+    ("accuracy", 1.0, "more often right"),
+    ("rmse", -1.0, "closer"),
+    ("nll", -1.0, "less surprised"),
+)
 WIDE = 0.8
 """An interval of this share of all that training outcomes span says next to nothing."""
 
@@ -82,12 +88,20 @@ def remarks(values: Mapping[str, Any]) -> list[str]:
         lines.append(
             "The mean interval is about as long as all training outcomes span: it says next to nothing."
         )
-    for name, better in (("accuracy", 1.0), ("rmse", -1.0)):
-        for other, own in (values.get("baselines") or {}).items():
-            if values.get(name) is not None and better * own[name] > better * values[name]:
-                word = "more often right" if name == "accuracy" else "closer"
-                lines.append(f"The {other} is {word} than the model on these rows.")
+    covered, asked = values.get("coverage"), 1 - values["alpha"]
+    # three standard errors of a share: chance is out
+    if covered is not None and asked - covered > 3 * math.sqrt(asked * (1 - asked) / values["rows"]):
+        lines.append(f"The region covers {covered:.1%} of these outcomes, less than the {asked:.0%} asked for.")
+    for other, own in (values.get("baselines") or {}).items():
+        better = [words for name, sign, words in BETTER if _less(sign, values.get(name), own.get(name))]
+        if better:
+            lines.append(f"The {other} is {' and '.join(better)} than the model on these rows.")
     return lines
+
+
+def _less(sign: float, value: float | None, other: float | None) -> bool:
+    """Whether the other score, of which more is better if the sign is positive, is the better one."""
+    return value is not None and other is not None and sign * other > sign * value
 
 
 def _scored(values: Mapping[str, Any], what: str) -> None:
