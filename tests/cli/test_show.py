@@ -1,4 +1,4 @@
-"""What a person reads after a fit: scores beside those of the simplest models, and remarks that cannot be overlooked."""
+"""What a person reads after a fit: scores beside those of the simplest models, and remarks to be seen."""
 
 from __future__ import annotations
 
@@ -76,7 +76,10 @@ def test_chains_that_do_not_agree_and_members_that_failed_are_told(capsys, monke
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"vacuous": 0.4}, "For 40% of the rows the region is everything that there is: it says nothing there."),
+        (
+            {"vacuous": 0.4},
+            "For 40% of the rows the region is everything that there is: it says nothing there.",
+        ),
         ({"coverage": 0.9}, "The region covers 90.0% of these outcomes, less than the 95% asked for."),
         ({"nll": 0.6}, "The logistic regression is less surprised than the model on these rows."),
         (

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 
 import cbdl
 from cbdl import recipe, tables
@@ -295,3 +296,45 @@ def test_priors_and_networks_as_they_are_spelled():
     for text in ("", "cnn:3", "mlp:0", "mlp:8,", "mlp:a", "mlp:-3"):
         with pytest.raises(UsageError, match="not a network"):
             parse_net(text)
+
+
+def test_networks_in_single_precision_know_classes_to_six_digits(tmp_path):
+    """Also where an input is a large number that hardly varies: units are those of double precision."""
+    source = np.random.default_rng(0)
+    x = source.normal(size=100)
+    path = table(
+        tmp_path / "t.csv", time=1.7e9 + x, z=source.normal(size=100), y=np.where(x > 0, "yes", "no")
+    )
+    learning.fit(path, tmp_path / "m", Settings("y", **QUICK), verbose=False)
+    single, double = Trained.load(tmp_path / "m").model, cbdl.load(tmp_path / "m")
+    assert (single.dtype, double.dtype) == (torch.float32, torch.float64)
+    X = numbers(Trained.load(tmp_path / "m"), path)
+    # rounding of inputs and three layers of sums in float32, times the slope of a probability, which is 1/4 at most
+    np.testing.assert_allclose(single.predict(X).probs, double.predict(X).probs, atol=1e-5)
+
+
+def test_many_held_out_rows_are_scored_by_a_sample(tmp_path, monkeypatch):
+    source = np.random.default_rng(0)
+    x = source.normal(size=120)
+    path = table(tmp_path / "t.csv", x=x, y=np.where(x > 0, "yes", "no"))
+    monkeypatch.setitem(scoring.ENOUGH, "classification", 10)
+    summary = learning.fit(path, tmp_path / "m", Settings("y", **QUICK), verbose=False)
+    assert (summary["held_out"]["rows"], summary["held_out"]["of"]) == (10, 24)
+
+
+def test_baselines_are_those_of_scikit_learn(line):
+    """The error of the mean is the spread of the outcomes; ridge finds a line."""
+    scores = line[2]["held_out"]["baselines"]
+    assert scores["ridge regression"]["rmse"] < 0.15  # noise of 0.1
+    assert 2 < scores["mean"]["rmse"] < 4  # slope of 3 on standard Normals
+
+
+@pytest.mark.parametrize("values", [torch.ones(3), torch.ones(2, 9), torch.full((2, 1), np.nan)])
+def test_quantiles_that_are_none_are_refused(values, tmp_path):
+    X = np.linspace(-1, 1, 20)[:, None]
+    net = cbdl.likelihoods.Normal(cbdl.nets.mlp(1, 1, (4,)), scale=0.1)
+    model = cbdl.CBDL([cbdl.priors.Normal()], [net], cbdl.MeanField(epochs=1), verbose=False).fit(X, X[:, 0])
+    model._quantiles = values
+    model.save(tmp_path / "m")
+    with pytest.raises(ModelError, match=r"inputs\.quantiles"):
+        cbdl.load(tmp_path / "m")

@@ -33,7 +33,6 @@ from cbdl.cli.options import (
 )
 from cbdl.cli.reporting import print_json, reported
 from cbdl.cli.settings import SETTINGS
-from cbdl.missing import MOST
 from cbdl.tables import scoring
 from cbdl.tables.answers import Options, Trained
 
@@ -50,7 +49,7 @@ def evaluate(
     region: Region = RegionName.calibrated,
     unknown: Unknown = UnknownName.hull,
     missing: Missing = MissingName.auto,
-    completions: Completions = MOST,
+    completions: Completions = None,
     samples: Samples = str(recipe.DRAWS),
     predictive: Predictive = PredictiveName.mixture,
     delimiter: Delimiter = None,

@@ -183,8 +183,10 @@ Missing = Annotated[
     ),
 ]
 Completions = Annotated[
-    int,
+    int | None,
     typer.Option(
-        min=1, help="The hull over at most so many completions of a row; of more, a balanced sample."
+        min=1,
+        help="The hull over at most so many completions of a row; of more, a balanced sample. "
+        "[default: 32 for classes, 8 for numbers]",
     ),
 ]

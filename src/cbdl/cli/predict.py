@@ -36,7 +36,6 @@ from cbdl.cli.options import (
 )
 from cbdl.cli.reporting import note, print_json, reported
 from cbdl.cli.settings import SETTINGS
-from cbdl.missing import MOST
 from cbdl.tables import answers, writing
 from cbdl.tables.errors import UsageError, many
 
@@ -56,7 +55,7 @@ def predict(
     region: Region = RegionName.calibrated,
     unknown: Unknown = UnknownName.hull,
     missing: Missing = MissingName.auto,
-    completions: Completions = MOST,
+    completions: Completions = None,
     samples: Samples = str(recipe.DRAWS),
     predictive: Predictive = PredictiveName.mixture,
     keep: Annotated[
@@ -109,7 +108,7 @@ def predict(
         if out is not None:
             _check_output(out, table)
         trained = answers.Trained.load(model)
-        tally = Tally()
+        tally = Tally(options.completions(trained))
         whole = out is not None and writing.kind_of(out) == "parquet" and digits is None
         decimals = trained.target.decimals
         parts = tally.watched(answers.predict(trained, table, options, dialect_of(delimiter, encoding)))
@@ -131,7 +130,8 @@ def predict(
 class Tally:
     """What passed by: rows, and how many of them are special."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self.most = most
         self.rows = self.unknown = self.missing = self.sampled = self.abstained = 0
 
     def watched(self, parts: Iterable[answers.Answers]) -> Iterator[answers.Answers]:
@@ -161,7 +161,7 @@ class Tally:
         if self.missing:
             words.append(f"{self.missing} with missing values")
         if self.gaps:
-            words.append(f"answered by the hull over up to {options.most} completions")
+            words.append(f"answered by the hull over up to {self.most} completions")
         if self.sampled:
             words.append(f"a sample of them in {many(self.sampled, 'row')}")
         return ", ".join(words)

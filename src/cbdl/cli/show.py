@@ -91,7 +91,9 @@ def remarks(values: Mapping[str, Any]) -> list[str]:
     covered, asked = values.get("coverage"), 1 - values["alpha"]
     # three standard errors of a share: chance is out
     if covered is not None and asked - covered > 3 * math.sqrt(asked * (1 - asked) / values["rows"]):
-        lines.append(f"The region covers {covered:.1%} of these outcomes, less than the {asked:.0%} asked for.")
+        lines.append(
+            f"The region covers {covered:.1%} of these outcomes, less than the {asked:.0%} asked for."
+        )
     for other, own in (values.get("baselines") or {}).items():
         better = [words for name, sign, words in BETTER if _less(sign, values.get(name), own.get(name))]
         if better:

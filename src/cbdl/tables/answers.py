@@ -28,6 +28,8 @@ from cbdl.tables.target import Target
 
 MEMORY = 1 << 25
 """Bytes that networks may use at a time: more would leave the processor's caches, and take twice as long."""
+COMPLETIONS: dict[str, int] = {"classification": MOST, "regression": 8}
+"""Completions of a row that are answered at most; on the line time grows with the square of their number, and more."""
 Missing = Literal["hull", "impute", "error"]
 Unknown = Literal["hull", "error"]
 Decision = Literal["maximin", "mean"]
@@ -130,8 +132,11 @@ class Options:
     unknown: Unknown = "hull"
     missing: Missing | None = None
     """None: "impute" if the model was trained so, else "hull"."""
-    most: int = MOST
-    """Completions of a row that are answered at most."""
+    most: int | None = None
+    """Completions of a row that are answered at most; None: `COMPLETIONS`."""
+
+    def completions(self, trained: Trained) -> int:
+        return COMPLETIONS[trained.target.task] if self.most is None else self.most
 
 
 @dataclass(frozen=True)
@@ -173,7 +178,7 @@ def predict(
             columns,
             int(rows.unknown.any(1).sum()),
             int(rows.missing.any(1).sum()),
-            int((_possible(trained.columns, gaps) > options.most).sum()),
+            int((_possible(trained.columns, gaps) > options.completions(trained)).sum()),
             abstained,
         )
         first += len(rows.X)
@@ -250,7 +255,8 @@ def credal_sets(
     Complete rows come first, all at once; of the others so many at a time that memory stays bounded.
     """
     gaps = rows.missing | rows.unknown
-    counts = np.minimum(_possible(trained.columns, gaps), options.most)
+    most = options.completions(trained)
+    counts = np.minimum(_possible(trained.columns, gaps), most)
     group = np.ceil(np.log2(counts)).astype(np.int64)
     for power in np.unique(group).tolist():
         own = np.flatnonzero(group == power)
@@ -274,7 +280,7 @@ def credal_sets(
                         rows.X[some],
                         options.samples,
                         choices=choices(trained.columns),
-                        most=options.most,
+                        most=most,
                         predictive=options.predictive,
                         max_memory=MEMORY,
                         floor=options.floor,
