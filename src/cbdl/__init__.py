@@ -1,34 +1,38 @@
-"""Credal Bayesian Deep Learning: networks that know what they do not know."""
+"""Credal Bayesian Deep Learning: networks that know what they do not know.
 
+Every name is imported when it is first asked for: whoever asks for the version or for help does not wait for torch.
+"""
+
+from importlib import import_module as _import_module
 from importlib.metadata import version as _version
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from cbdl import baselines, constructions, credal, data, engines, evaluate, nets
-from cbdl.bayes import likelihoods, priors
-from cbdl.bayes.methods import (
-    HMC,
-    MCLMC,
-    SGHMC,
-    Dropout,
-    Ensemble,
-    Laplace,
-    LastLayer,
-    LowRank,
-    MeanField,
-)
-from cbdl.bayes.methods.divergences import ChiSquared, Renyi
-from cbdl.credal import (
-    CategoricalCredalSet,
-    DiagonalNormalCredalSet,
-    IntervalCredalSet,
-    MixtureCredalSet,
-    NormalCredalSet,
-)
-from cbdl.model import CBDL, load
-
 if _TYPE_CHECKING:
+    from cbdl import baselines, constructions, credal, data, engines, evaluate, nets
+    from cbdl.bayes import likelihoods, priors
+    from cbdl.bayes.methods import (
+        HMC,
+        MCLMC,
+        SGHMC,
+        Dropout,
+        Ensemble,
+        Laplace,
+        LastLayer,
+        LowRank,
+        MeanField,
+    )
+    from cbdl.bayes.methods.divergences import ChiSquared, Renyi
+    from cbdl.credal import (
+        CategoricalCredalSet,
+        DiagonalNormalCredalSet,
+        IntervalCredalSet,
+        MixtureCredalSet,
+        NormalCredalSet,
+    )
     from cbdl.estimators import CredalClassifier, CredalRegressor
+    from cbdl.model import CBDL
+    from cbdl.tables.frames import load
 
 __version__ = _version("cbdl")
 
@@ -65,15 +69,44 @@ __all__ = [
     "priors",
 ]
 
+_ROOMS = ("baselines", "constructions", "credal", "data", "engines", "evaluate", "nets")
+_HOMES = {
+    "cbdl.bayes": ("likelihoods", "priors"),
+    "cbdl.bayes.methods": (
+        "HMC",
+        "MCLMC",
+        "SGHMC",
+        "Dropout",
+        "Ensemble",
+        "Laplace",
+        "LastLayer",
+        "LowRank",
+        "MeanField",
+    ),
+    "cbdl.bayes.methods.divergences": ("ChiSquared", "Renyi"),
+    "cbdl.credal": (
+        "CategoricalCredalSet",
+        "DiagonalNormalCredalSet",
+        "IntervalCredalSet",
+        "MixtureCredalSet",
+        "NormalCredalSet",
+    ),
+    "cbdl.estimators": ("CredalClassifier", "CredalRegressor"),
+    "cbdl.model": ("CBDL",),
+    "cbdl.tables.frames": ("load",),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> _Any:
-    """The estimators when they are first asked for: whoever does not use them does not wait for scikit-learn."""
-    if name in ("CredalClassifier", "CredalRegressor"):
-        from cbdl import estimators
-
-        return getattr(estimators, name)
-    raise AttributeError(f"module 'cbdl' has no attribute {name!r}")
+    if name in _ROOMS:
+        return _import_module(f"cbdl.{name}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'cbdl' has no attribute {name!r}")
+    value = getattr(_import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value

@@ -31,6 +31,14 @@ def whole(path: Path) -> Iterator[TextIO]:
         sync(file)
 
 
+@contextlib.contextmanager
+def whole_binary(path: Path) -> Iterator[IO[bytes]]:
+    """A binary file to write that becomes `path` when the block ends without an error."""
+    with _fresh(path) as fresh, open(fresh, "wb") as file:
+        yield file
+        sync(file)
+
+
 def put(path: Path, content: bytes | str) -> None:
     """Write a new file and wait until it is on the disk; for files that a rename will reveal later."""
     with open(path, "wb") as file:

@@ -31,6 +31,7 @@ from cbdl.credal import Array, CredalSet
 from cbdl.engines import Auto, Engine, Task, crew_kept, tasks, train, without_folds
 from cbdl.evaluate.conformal import Calibration, Conformity, calibrate, conformity
 from cbdl.left_out import FEW, FOLDS, How, LeftOut, by_folds, by_weights, check_folds, check_how
+from cbdl.missing import MOST, Choice, Encoder, completions, hull, input_quantiles
 from cbdl.prediction import DRAWS, Form, check_form, predict
 
 
@@ -97,6 +98,8 @@ class CBDL:
         self._data: TrainingData | None = None
         self._left_out: LeftOut | None = None
         self._plausibility: Plausibility | None = None
+        self._quantiles: Tensor | None = None
+        self.encoder: Encoder | None = None
 
     def __repr__(self) -> str:
         def many(count: int, what: str) -> str:
@@ -134,6 +137,7 @@ class CBDL:
         data = self._prepare(X, y, sample_weight, validation, standardize=self.standardize, stream=stream)
         if folds is None:
             folds = FOLDS if self._cut > 0 and data.rows <= FEW else 0
+        self._quantiles = input_quantiles(data)
         if folds:
             with crew_kept():
                 return self._train_by_folds(todo, data, checkpoint_dir, folds)
@@ -219,6 +223,7 @@ class CBDL:
         tolerance: float = 0.01,
         max_samples: int = 1280,
         max_memory: int | None = None,
+        floor: bool = True,
     ) -> CredalSet:
         """Step 4: the predictive credal set of every input, with extremes in the order (k, s) -> k * S + s.
 
@@ -226,11 +231,36 @@ class CBDL:
         `predictive="normal"` the Normal of the same moments, as in the paper. Several outputs: diagonal Normals.
         `samples="auto"` draws for each input until its `floor` is below `tolerance` (nats).
         `chains`: None is the model's own choice; where chains are extremes, `samples` counts the draws of each.
-        `.members` names the pairs; `.floor` is the epistemic uncertainty that Monte Carlo noise alone would show.
+        `.members` names the pairs; `.floor` is the epistemic uncertainty that Monte Carlo noise alone would show. With
+        `floor=False` that of classes, which takes a third of the time, is not computed and nan.
         """
         x, learned = self._inputs(X), self._extremes(self.chains if chains is None else chains)
-        numbers = predict(learned, x, samples, predictive, tolerance, max_samples, max_memory)
+        numbers = predict(learned, x, samples, predictive, tolerance, max_samples, max_memory, floor)
         return numbers.credal_set(learned.members, X.device if isinstance(X, Tensor) else None)
+
+    def predict_missing(
+        self,
+        X: Any,
+        samples: int | Literal["auto"] = DRAWS,
+        *,
+        choices: Sequence[Choice] | None = None,
+        most: int = MOST,
+        predictive: Form = "mixture",
+        chains: Chains | None = None,
+        max_memory: int | None = None,
+        floor: bool = True,
+    ) -> CredalSet:
+        """Step 4 where X (rows, features) holds nan: the hull over all that the missing inputs could be.
+
+        Conservative inference (`cbdl.missing`). A number could be one of five quantiles of its training column;
+        `choices` says otherwise, and which features are missing together. Of more than `most` completions of a row a
+        balanced sample is answered: `.origin.completions` and `.origin.possible` say how many of how many.
+        """
+        learned = self._extremes(self.chains if chains is None else chains)
+        own = completions(X, learned, self.encoder, choices, self._quantiles, most)
+        x = self._inputs(own.X)
+        numbers = predict(learned, x, samples, predictive, max_memory=max_memory, floor=floor)
+        return hull(numbers, learned.members, own, X.device if isinstance(X, Tensor) else None)
 
     def predict_samples(self, X: Any, n: int = 100, *, seed: int = 0) -> Array:
         """Outcomes drawn as in the paper's appendix "post_pred_app": a parameter, then y. (rows, m, n, ...)."""
@@ -288,6 +318,7 @@ class CBDL:
             self.dtype,
             self.learned,
             extra or {},
+            self._quantiles,
         )
         store.write(path, settings)
 
@@ -388,14 +419,16 @@ class CBDL:
 
     def _inputs(self, X: Any) -> Tensor:
         learned = self.learned
-        x = as_input(X, self.dtype).to(self.device)
+        unit = learned.inputs.loc.dtype  # that of the training, which may be finer than that of the networks
+        x = as_input(X if self.encoder is None else self.encoder.array(X), unit).to(self.device)
         if tuple(x.shape[1:]) != learned.row:
             raise ValueError(
                 f"X has rows of shape {tuple(x.shape[1:])}; the model was trained on {learned.row}"
             )
         if not len(x):
             raise ValueError("X has 0 rows; give at least one input")
-        return learned.inputs(x)
+        x = learned.inputs(x)
+        return x.to(self.dtype) if x.is_floating_point() else x
 
 
 def load(
@@ -403,13 +436,15 @@ def load(
     nets: Sequence[Callable[[], nn.Module]] | None = None,
     *,
     device: torch.device | str = "cpu",
+    dtype: torch.dtype | None = None,
 ) -> CBDL:
     """The model in the folder `path`.
 
     Networks from `cbdl.nets` are rebuilt by name. A network of the user's own is not in the folder: give its
-    factories as `nets`, one per likelihood, in order.
+    factories as `nets`, one per likelihood, in order. `dtype`: the precision of the networks, if not that of the
+    training.
     """
-    saved = store.read(path, nets, device)
+    saved = store.read(path, nets, device, dtype)
     model = CBDL(
         saved.priors,
         saved.likelihoods,
@@ -422,7 +457,7 @@ def load(
         device=device,
         dtype=saved.dtype,
     )
-    model._learned = saved.learned
+    model._learned, model._quantiles = saved.learned, saved.quantiles
     return model
 
 

@@ -149,11 +149,13 @@ def predict(
     tolerance: float = 0.01,
     max_samples: int = 1280,
     max_memory: int | None = None,
+    floor: bool = True,
 ) -> Predictive:
     """The predictive distributions of all members for standardised inputs x (rows, ...).
 
     From draws 0, ..., samples - 1 of the model's stream, or as many as are distinct; with "auto" each row has twice as
-    many every time until its floor is below `tolerance` or they are `max_samples`.
+    many every time until its floor is below `tolerance` or they are `max_samples`. Without `floor` that of classes is
+    nan.
     """
     check_form(form)
     limit = memory.limit(max_memory)
@@ -161,7 +163,7 @@ def predict(
         return _adaptive(learned, x, form, tolerance, max_samples, limit)
     if isinstance(samples, str) or int(samples) != samples or samples < 1:
         raise ValueError(f'samples is {samples!r}; give a whole number of at least 1, or "auto"')
-    return _fixed(learned, x, form, int(samples), limit)
+    return _fixed(learned, x, form, int(samples), limit, floor)
 
 
 def check_form(form: str) -> None:
@@ -170,27 +172,27 @@ def check_form(form: str) -> None:
         raise ValueError(f'predictive is {form!r}; give "mixture" or "normal"')
 
 
-def _fixed(learned: Learned, x: Tensor, form: Form, draws: int, limit: int) -> Predictive:
+def _fixed(learned: Learned, x: Tensor, form: Form, draws: int, limit: int, floor: bool = True) -> Predictive:
     """All rows from the same number of draws; of finitely many points each at most once."""
     draws = min(draws, learned.distinct or draws)
     count = torch.full((x.shape[0],), draws)
     paired = learned.distinct is None
     if learned.space != "real":
-        return _classes(learned, x, count, limit)
+        return _classes(learned, x, count, limit, floor)
     loc, scale, entropy = normals(learned, x, draws, limit)
     noise = entropy.mean(2)
     if form == "mixture" and loc.ndim == 3:
         return _mixture(loc, scale, count, noise, learned.noises, paired=paired)
     mean, deviation = _moments(loc, scale)
     kind = DiagonalNormalCredalSet if loc.ndim > 3 else NormalCredalSet
-    floor = normal_floor(loc, scale, count, paired=paired)
-    return Predictive(kind, (mean, deviation), count, noise, floor, paired=paired)
+    known = normal_floor(loc, scale, count, paired=paired)
+    return Predictive(kind, (mean, deviation), count, noise, known, paired=paired)
 
 
-def _classes(learned: Learned, x: Tensor, draws: Tensor, limit: int) -> Predictive:
+def _classes(learned: Learned, x: Tensor, draws: Tensor, limit: int, wanted: bool) -> Predictive:
     """Averages over all draws, and over groups of them for the floor, a bounded number of rows at a time."""
     paired = learned.distinct is None
-    weights = weightings(int(draws[0]), paired)
+    weights = weightings(int(draws[0]), paired)[: None if wanted else 1]
     rows = x.shape[0]
     if learned.space == "classes":
         *_, numbers = next(descriptions(learned, x[:1], 1, limit))
@@ -200,7 +202,8 @@ def _classes(learned: Learned, x: Tensor, draws: Tensor, limit: int) -> Predicti
         part, entropy = averages(learned, x[a : a + rows], weights, limit)
         probs.append(part[:, :, 0].clone())
         noise.append(entropy)
-        floor.append(class_floor(part, draws[a : a + rows], paired=paired))
+        unknown = torch.full((len(part),), math.nan, dtype=torch.float64)
+        floor.append(class_floor(part, draws[a : a + rows], paired=paired) if wanted else unknown)
     return Predictive(
         CategoricalCredalSet, (torch.cat(probs),), draws, torch.cat(noise), torch.cat(floor), paired=paired
     )

@@ -5,19 +5,25 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+import torch
 
 import cbdl
 from cbdl import recipe, tables
 from cbdl.cli.spelling import parse_net, parse_prior
 from cbdl.store import ModelError
-from cbdl.tables import TableError, UsageError, answers, learning
-from cbdl.tables.answers import Options, Trained
+from cbdl.tables import TableError, UsageError, answers, learning, scoring
+from cbdl.tables.answers import Answers, Options, Trained
+from cbdl.tables.columns import Wishes
 from cbdl.tables.learning import Settings
+from cbdl.tables.target import Target, learn_target
 
 QUICK = {
     "nets": ((8,),),
@@ -36,6 +42,16 @@ def table(path: Path, **columns: object) -> Path:
     return path
 
 
+def rows_of(parts: Iterable[Answers]) -> list[dict[str, Any]]:
+    """All answers, row by row."""
+    return [row for part in parts for row in part.rows()]
+
+
+def numbers(trained: Trained, path: Path) -> np.ndarray:
+    """A table as the model reads it."""
+    return tables.encode_rows(trained.columns, tables.read(path)).X
+
+
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory):
     """A table of two classes, and a model of it."""
@@ -44,7 +60,9 @@ def classes(tmp_path_factory):
     path = table(
         folder / "t.csv", id=range(120), x=x, c=np.where(x > 1, "hi", "lo"), y=np.where(x > 0, "yes", "no")
     )
-    summary = learning.fit(path, folder / "model", Settings("y", drop=("id",), **QUICK), verbose=False)
+    summary = learning.fit(
+        path, folder / "model", Settings("y", wishes=Wishes(drop=("id",)), **QUICK), verbose=False
+    )
     return path, Trained.load(folder / "model"), summary
 
 
@@ -84,14 +102,12 @@ def test_a_fit_stores_the_levels_of_rows_that_were_left_out(classes, line):
 @pytest.mark.parametrize("form", ["mixture", "normal"])
 def test_calibrated_answers_are_at_the_level_of_the_form_that_is_asked_for(line, form):
     path, trained, _ = line
-    credal = trained.model.predict(
-        tables.encode(trained.columns, tables.read(path)), recipe.DRAWS, predictive=form
-    )
+    credal = trained.model.predict(numbers(trained, path), recipe.DRAWS, predictive=form)
     needed = trained.conformity[form].needed(0.1)
-    rows = list(answers.predict(trained, path, Options(alpha=0.1, predictive=form)))
+    rows = rows_of(answers.predict(trained, path, Options(alpha=0.1, predictive=form)))
     lower, upper = credal.region_at_level(log_survival=needed).hull()
     np.testing.assert_allclose([[a["lower"], a["upper"]] for a in rows], np.c_[lower, upper], rtol=1e-9)
-    plain = list(answers.predict(trained, path, Options(alpha=0.1, method="union", predictive=form)))
+    plain = rows_of(answers.predict(trained, path, Options(alpha=0.1, method="union", predictive=form)))
     lower, upper = credal.region(0.1).hull()
     np.testing.assert_allclose([[a["lower"], a["upper"]] for a in plain], np.c_[lower, upper], rtol=1e-9)
     assert [a["size"] for a in plain] != [a["size"] for a in rows]
@@ -100,14 +116,14 @@ def test_calibrated_answers_are_at_the_level_of_the_form_that_is_asked_for(line,
 def test_a_model_that_was_not_calibrated_answers_with_plain_regions(classes):
     path, trained, _ = classes
     plain = replace(trained, conformity={})
-    assert list(answers.predict(plain, path, Options())) == list(
+    assert rows_of(answers.predict(plain, path, Options())) == rows_of(
         answers.predict(trained, path, Options(method="union"))
     )
 
 
 def test_info_counts_the_levels_and_does_not_list_them(classes):
     path, trained, summary = classes
-    told = answers.info(path.parent / "model")["extra"]["conformity"]
+    told = scoring.info(path.parent / "model")["extra"]["conformity"]
     assert told["mixture"] == {"outcomes": summary["rows"], "how": trained.conformity["mixture"].how}
 
 
@@ -130,7 +146,7 @@ def test_a_manifest_with_levels_that_are_none_is_refused(classes, tmp_path, leve
     manifest = json.loads((model / "manifest.json").read_text())
     manifest["extra"]["conformity"] = levels
     (model / "manifest.json").write_text(json.dumps(manifest))
-    for read in (Trained.load, answers.info):
+    for read in (Trained.load, scoring.info):
         with pytest.raises(ModelError, match=r"does not describe its calibration: .*train the model again"):
             read(model)
 
@@ -148,8 +164,8 @@ def test_members_that_the_data_refute_are_named(tmp_path):
 def test_answers_are_those_of_the_model_by_hand(classes):
     path, trained, _ = classes
     options = Options(alpha=0.1, method="union", phi=0.2, floor=True, keep=("id",))
-    rows = list(answers.predict(trained, path, options))
-    credal = trained.model.predict(tables.encode(trained.columns, tables.read(path)), recipe.DRAWS)
+    rows = rows_of(answers.predict(trained, path, options))
+    credal = trained.model.predict(numbers(trained, path), recipe.DRAWS)
     split = credal.uncertainty()
     assert [a["row"] for a in rows] == list(range(1, 121))
     assert [a["id"] for a in rows] == [str(i) for i in range(120)]
@@ -165,35 +181,36 @@ def test_answers_are_those_of_the_model_by_hand(classes):
 def test_answers_and_scores_do_not_depend_on_the_pieces(kind, request, monkeypatch):
     path, trained, _ = request.getfixturevalue(kind)
     options = Options(samples=8, phi=0.0)
-    whole = list(answers.predict(trained, path, options))
-    scores = answers.evaluate(trained, path, options)
-    monkeypatch.setattr(tables.chunks, "__defaults__", (41,))
-    pieces = list(answers.predict(trained, path, options))
+    whole = rows_of(answers.predict(trained, path, options))
+    scores = scoring.evaluate(trained, path, options)
+    for module in (answers, scoring):
+        monkeypatch.setattr(module, "ROWS", 41)
+    pieces = rows_of(answers.predict(trained, path, options))
     for a, b in zip(whole, pieces, strict=True):
         assert a.keys() == b.keys()
         assert a["row"] == b["row"]
         assert a["epistemic"] == pytest.approx(b["epistemic"], abs=1e-6)
-    again = answers.evaluate(trained, path, options)
+    again = scoring.evaluate(trained, path, options)
     for name in scores.keys() - {"floor"}:
         assert scores[name] == pytest.approx(again[name], rel=1e-5)
 
 
 def test_intervals_hold_the_decision_and_cover_most_outcomes(line):
     path, trained, _ = line
-    rows = list(answers.predict(trained, path, Options(method="minimal", predictive="normal")))
+    rows = rows_of(answers.predict(trained, path, Options(method="minimal", predictive="normal")))
     for a in rows:
         assert a["lower"] < a["decision"] < a["upper"]
         assert a["size"] == pytest.approx(sum(high - low for low, high in a["set"]))
-    y = np.array([float(v) for v in tables.read(path)["y"]])
+    y = np.array([float(v) for v in tables.read(path)["y"].to_pylist()])
     inside = [a["lower"] <= t <= a["upper"] for a, t in zip(rows, y, strict=True)]
-    assert np.mean(inside) >= answers.evaluate(trained, path, Options(predictive="normal"))["coverage"] - 0.05
+    assert np.mean(inside) >= scoring.evaluate(trained, path, Options(predictive="normal"))["coverage"] - 0.05
 
 
 def test_scores_are_those_of_the_answers(classes):
     path, trained, _ = classes
-    rows = list(answers.predict(trained, path, Options()))
-    y = tables.read(path)["y"]
-    scores = answers.evaluate(trained, path, Options())
+    rows = rows_of(answers.predict(trained, path, Options()))
+    y = tables.read(path)["y"].to_pylist()
+    scores = scoring.evaluate(trained, path, Options())
     assert scores["accuracy"] == np.mean([a["decision"] == t for a, t in zip(rows, y, strict=True)])
     assert scores["coverage"] == np.mean([t in a["set"] for a, t in zip(rows, y, strict=True)])
     assert scores["size"] == np.mean([len(a["set"]) for a in rows])
@@ -209,7 +226,7 @@ def test_scores_are_those_of_the_answers(classes):
     ],
 )
 def test_the_task_follows_from_the_target(values, task):
-    assert learning._target(Settings("y"), values)[0] == task
+    assert learn_target("y", pa.array(values), "auto").task == task
 
 
 def test_a_target_that_cannot_be_learned_is_refused():
@@ -220,15 +237,14 @@ def test_a_target_that_cannot_be_learned_is_refused():
         ([f"n{i}" for i in range(200)], "auto", "200 different values"),
     ):
         with pytest.raises(TableError, match=said):
-            learning._target(Settings("y", task), values)
+            learn_target("y", pa.array(values), task)
 
 
-def test_classes_that_are_numbers_are_the_same_however_they_are_spelled(classes):
-    _, trained, _ = classes
-    numbers = answers.Trained(trained.model, "classification", "y", ("0", "1"), trained.columns)
-    assert answers._known_target(numbers, {"y": ["1", "0.0", "1e0"]}, 1).tolist() == [1, 0, 1]
+def test_classes_that_are_numbers_are_the_same_however_they_are_spelled():
+    target = Target("y", "classification", ("0", "1"))
+    assert target.encode(pa.array(["1", "0.0", "1e0"])).tolist() == [1, 0, 1]
     with pytest.raises(TableError, match="row 7 is '2'"):
-        answers._known_target(numbers, {"y": ["2"]}, 7)
+        target.encode(pa.array(["2"]), 7)
 
 
 def test_nothing_is_trained_when_the_result_has_no_place(classes, tmp_path):
@@ -243,14 +259,14 @@ def test_nothing_is_trained_when_the_result_has_no_place(classes, tmp_path):
 
 def test_columns_that_are_not_there(classes, tmp_path):
     path, trained, _ = classes
-    for settings in (Settings("nix"), Settings("y", drop=("nix",))):
+    for settings in (Settings("nix"), Settings("y", wishes=Wishes(drop=("nix",)))):
         with pytest.raises(UsageError, match="no column 'nix'"):
             learning.fit(path, tmp_path / "m", settings, verbose=False)
     with pytest.raises(UsageError, match="no column 'nix'"):
-        list(answers.predict(trained, path, Options(keep=("nix",))))
+        rows_of(answers.predict(trained, path, Options(keep=("nix",))))
     only = table(tmp_path / "x.csv", x=[1.0], c=["lo"])
     with pytest.raises(UsageError, match="no column 'y'"):
-        answers.evaluate(trained, only, Options())
+        scoring.evaluate(trained, only, Options())
     assert not (tmp_path / "m.run").exists()
 
 
@@ -261,7 +277,7 @@ def test_a_model_that_was_not_made_from_a_table_says_so(tmp_path):
     model.save(tmp_path / "m")
     with pytest.raises(TableError, match=r"cbdl\.load"):
         Trained.load(tmp_path / "m")
-    assert answers.info(tmp_path / "m")["members"] == 1
+    assert scoring.info(tmp_path / "m")["members"] == 1
 
 
 @pytest.mark.parametrize(
@@ -280,3 +296,45 @@ def test_priors_and_networks_as_they_are_spelled():
     for text in ("", "cnn:3", "mlp:0", "mlp:8,", "mlp:a", "mlp:-3"):
         with pytest.raises(UsageError, match="not a network"):
             parse_net(text)
+
+
+def test_networks_in_single_precision_know_classes_to_six_digits(tmp_path):
+    """Also where an input is a large number that hardly varies: units are those of double precision."""
+    source = np.random.default_rng(0)
+    x = source.normal(size=100)
+    path = table(
+        tmp_path / "t.csv", time=1.7e9 + x, z=source.normal(size=100), y=np.where(x > 0, "yes", "no")
+    )
+    learning.fit(path, tmp_path / "m", Settings("y", **QUICK), verbose=False)
+    single, double = Trained.load(tmp_path / "m").model, cbdl.load(tmp_path / "m")
+    assert (single.dtype, double.dtype) == (torch.float32, torch.float64)
+    X = numbers(Trained.load(tmp_path / "m"), path)
+    # rounding of inputs and three layers of sums in float32, times the slope of a probability, which is 1/4 at most
+    np.testing.assert_allclose(single.predict(X).probs, double.predict(X).probs, atol=1e-5)
+
+
+def test_many_held_out_rows_are_scored_by_a_sample(tmp_path, monkeypatch):
+    source = np.random.default_rng(0)
+    x = source.normal(size=120)
+    path = table(tmp_path / "t.csv", x=x, y=np.where(x > 0, "yes", "no"))
+    monkeypatch.setitem(scoring.ENOUGH, "classification", 10)
+    summary = learning.fit(path, tmp_path / "m", Settings("y", **QUICK), verbose=False)
+    assert (summary["held_out"]["rows"], summary["held_out"]["of"]) == (10, 24)
+
+
+def test_baselines_are_those_of_scikit_learn(line):
+    """The error of the mean is the spread of the outcomes; ridge finds a line."""
+    scores = line[2]["held_out"]["baselines"]
+    assert scores["ridge regression"]["rmse"] < 0.15  # noise of 0.1
+    assert 2 < scores["mean"]["rmse"] < 4  # slope of 3 on standard Normals
+
+
+@pytest.mark.parametrize("values", [torch.ones(3), torch.ones(2, 9), torch.full((2, 1), np.nan)])
+def test_quantiles_that_are_none_are_refused(values, tmp_path):
+    X = np.linspace(-1, 1, 20)[:, None]
+    net = cbdl.likelihoods.Normal(cbdl.nets.mlp(1, 1, (4,)), scale=0.1)
+    model = cbdl.CBDL([cbdl.priors.Normal()], [net], cbdl.MeanField(epochs=1), verbose=False).fit(X, X[:, 0])
+    model._quantiles = values
+    model.save(tmp_path / "m")
+    with pytest.raises(ModelError, match=r"inputs\.quantiles"):
+        cbdl.load(tmp_path / "m")

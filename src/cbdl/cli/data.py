@@ -9,15 +9,16 @@ import typer
 
 from cbdl.cli.options import Json
 from cbdl.cli.reporting import fail, note, print_json
+from cbdl.cli.settings import SETTINGS
 from cbdl.data.catalogue import CATALOGUE, data_set
 from cbdl.data.fetch import fetch, folder, is_there
 from cbdl.data.formats import DataError
 
-data = typer.Typer(
+app = typer.Typer(
     help="Data sets of images: list them, download them.",
     epilog="\b\nExample:\n  cbdl data list && cbdl data fetch mnist",
     no_args_is_help=True,
-    rich_markup_mode=None,
+    **SETTINGS,
 )
 
 Where = Annotated[
@@ -26,7 +27,7 @@ Where = Annotated[
 ]
 
 
-@data.command("list", epilog="\b\nExample:\n  cbdl data list")
+@app.command("list", epilog="\b\nExample:\n  cbdl data list")
 def list_(where: Where = None, as_json: Json = False) -> None:
     """Say which data sets there are and whether they are in the folder."""
     rows = [
@@ -41,7 +42,7 @@ def list_(where: Where = None, as_json: Json = False) -> None:
         typer.echo(f"{row['name']:<14} {'here' if row['here'] else '-':<5} {row['about']} ({row['licence']})")
 
 
-@data.command("fetch", epilog="\b\nExample:\n  cbdl data fetch mnist")
+@app.command("fetch", epilog="\b\nExample:\n  cbdl data fetch mnist")
 def fetch_(
     name: Annotated[str, typer.Argument(help=f"One of {', '.join(CATALOGUE)}.")],
     where: Where = None,

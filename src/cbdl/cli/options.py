@@ -9,9 +9,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from cbdl.engines import Engine, Local, Processes, Ray
+from cbdl.engines import Auto, Engine, Local, Processes, Ray
 from cbdl.left_out import How
-from cbdl.tables.files import UsageError
+from cbdl.tables.answers import Missing as MissingKind
+from cbdl.tables.cells import Decimal
+from cbdl.tables.errors import UsageError
+from cbdl.tables.files import Dialect
 
 
 class TaskName(StrEnum):
@@ -21,6 +24,7 @@ class TaskName(StrEnum):
 
 
 class EngineName(StrEnum):
+    auto = "auto"
     local = "local"
     processes = "processes"
     ray = "ray"
@@ -51,6 +55,40 @@ class PredictiveName(StrEnum):
     normal = "normal"
 
 
+class DecisionName(StrEnum):
+    maximin = "maximin"
+    mean = "mean"
+
+
+class UnknownName(StrEnum):
+    hull = "hull"
+    error = "error"
+
+
+class MissingName(StrEnum):
+    auto = "auto"
+    hull = "hull"
+    impute = "impute"
+    error = "error"
+
+
+class DecimalName(StrEnum):
+    auto = "auto"
+    point = "."
+    comma = ","
+
+
+DECIMALS: dict[DecimalName, Decimal | None] = {
+    DecimalName.auto: None,
+    DecimalName.point: ".",
+    DecimalName.comma: ",",
+}
+MISSINGS: dict[MissingName, MissingKind | None] = {
+    MissingName.auto: None,
+    MissingName.hull: "hull",
+    MissingName.impute: "impute",
+    MissingName.error: "error",
+}
 CALIBRATIONS: dict[CalibrationName, How | None] = {
     CalibrationName.auto: "auto",
     CalibrationName.weights: "weights",
@@ -58,6 +96,7 @@ CALIBRATIONS: dict[CalibrationName, How | None] = {
     CalibrationName.none: None,
 }
 ENGINES: dict[EngineName, Callable[[], Engine]] = {
+    EngineName.auto: Auto,
     EngineName.local: Local,
     EngineName.processes: Processes,
     EngineName.ray: Ray,
@@ -87,6 +126,11 @@ def samples_of(text: str) -> int | Literal["auto"]:
     return int(text)
 
 
+def dialect_of(delimiter: str | None, encoding: str | None) -> Dialect:
+    """How a CSV file is written; a tab may be spelled."""
+    return Dialect({"tab": "\t", "\\t": "\t"}.get(delimiter or "", delimiter), encoding)
+
+
 share = _between(0, 1, "strictly between 0 and 1")
 positive = _between(0, float("inf"), "a positive number")
 
@@ -113,3 +157,38 @@ Samples = Annotated[
 Predictive = Annotated[PredictiveName, typer.Option(help="Regression: mixture is exact, normal is faster.")]
 Model = Annotated[Path, typer.Argument(help="A folder that cbdl fit wrote.")]
 Table = Annotated[Path, typer.Argument(help="CSV or Parquet; the first line names the columns.")]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIGN", help="What sets the values of a CSV file apart: a sign, or tab. [default: looked up]"
+    ),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The encoding of a CSV file, as in latin-1. [default: utf-8, or utf-16 if marked]",
+    ),
+]
+Decision = Annotated[
+    DecisionName,
+    typer.Option(help="maximin: the best outcome in the worst case; mean: the likeliest class, or the mean."),
+]
+Unknown = Annotated[
+    UnknownName, typer.Option(help="A word that was never seen: the hull over all known ones, or an error.")
+]
+Missing = Annotated[
+    MissingName,
+    typer.Option(
+        help="A missing value: the hull over all that it could be, filled in, or an error. auto: filled in if the "
+        "model was trained with --impute, else the hull."
+    ),
+]
+Completions = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="The hull over at most so many completions of a row; of more, a balanced sample. "
+        "[default: 32 for classes, 8 for numbers]",
+    ),
+]

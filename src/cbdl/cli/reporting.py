@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 import typer
 
 from cbdl.bayes.checkpoint import CheckpointError
 from cbdl.engines import WorkerError
-from cbdl.tables.files import UsageError
+from cbdl.tables.errors import UsageError
 
 
 def note(text: str) -> None:
@@ -33,13 +35,23 @@ def reported(stopped: Callable[[], str]) -> Iterator[None]:
     except UsageError as error:
         fail(str(error), 2)
     except BrokenPipeError:
-        raise
+        _hush()
+        raise typer.Exit(0) from None
     except (ValueError, ImportError, OSError, CheckpointError, WorkerError) as error:
         fail(str(error), 1)
     except KeyboardInterrupt:
         fail(f"Stopped. {stopped()}", 130)
 
 
+def _hush() -> None:
+    """Whoever read the answers has seen enough, as `head` does: what is left goes nowhere, and it is no failure."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
 def print_json(answer: Any) -> None:
     """A result for programs: to stdout."""
     typer.echo(json.dumps(answer, allow_nan=False))
+    sys.stdout.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,15 +13,27 @@ from cbdl.studies.part import Part
 
 SCORES: dict[str, str] = {
     "accuracy": "accuracy of the decision",
-    "rmse": "error of the decision (root mean square)",
+    "rmse": "error of the decision (RMSE)",
+    "nll": "surprise (NLL)",
     "coverage": "coverage of the region",
     "size": "size of the region",
+    "unknown": "rows with words never seen",
+    "missing": "rows with missing values",
     "abstained": "share of rows that abstain",
     "aleatoric": "noise in the data (aleatoric)",
     "epistemic": "ignorance (epistemic)",
-    "floor": "  of which Monte Carlo alone could show",
+    "floor": "  of it Monte Carlo noise",
 }
-NATS = ("aleatoric", "epistemic", "floor")
+NATS = ("nll", "aleatoric", "epistemic", "floor")
+VACUOUS = 0.2
+"""A share of rows whose regions say nothing, above which that is remarked."""
+BETTER = (
+    ("accuracy", 1.0, "more often right"),
+    ("rmse", -1.0, "closer"),
+    ("nll", -1.0, "less surprised"),
+)
+WIDE = 0.8
+"""An interval of this share of all that training outcomes span says next to nothing."""
 
 
 def _console() -> Console:
@@ -48,23 +61,60 @@ def number(x: float) -> str:
 
 
 def score_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Scores with their names in words."""
+    """Scores with their names in words, those of the simplest models beside them."""
     rows = []
+    simple: Mapping[str, Mapping[str, Any]] = values.get("baselines") or {}
     for name, words in SCORES.items():
-        if values.get(name) is not None:
-            unit = (
-                " nats"
-                if name in NATS
-                else f" (asked: {1 - values['alpha']:g})"
-                if name == "coverage"
-                else ""
-            )
-            rows.append((words, number(values[name]) + unit))
+        if values.get(name) is None or (name in ("unknown", "missing") and not values[name]):
+            continue
+        unit = " nats" if name in NATS else f" (asked: {1 - values['alpha']:g})" if name == "coverage" else ""
+        others = [
+            f"{other} {number(own[name])}" for other, own in simple.items() if own.get(name) is not None
+        ]
+        beside = f"  ({', '.join(others)})" if others else ""
+        rows.append((words, number(values[name]) + unit + beside))
     return rows
 
 
+def remarks(values: Mapping[str, Any]) -> list[str]:
+    """What a person should not overlook in the scores."""
+    lines = []
+    vacuous, size, span = (values.get(name) for name in ("vacuous", "size", "range"))
+    if vacuous is not None and vacuous > VACUOUS:
+        lines.append(
+            f"For {vacuous:.0%} of the rows the region is everything that there is: it says nothing there."
+        )
+    elif span and size is not None and size > WIDE * span:
+        lines.append(
+            "The mean interval is about as long as all training outcomes span: it says next to nothing."
+        )
+    covered, asked = values.get("coverage"), 1 - values["alpha"]
+    # three standard errors of a share: chance is out
+    if covered is not None and asked - covered > 3 * math.sqrt(asked * (1 - asked) / values["rows"]):
+        lines.append(
+            f"The region covers {covered:.1%} of these outcomes, less than the {asked:.0%} asked for."
+        )
+    for other, own in (values.get("baselines") or {}).items():
+        better = [words for name, sign, words in BETTER if _less(sign, values.get(name), own.get(name))]
+        if better:
+            lines.append(f"The {other} is {' and '.join(better)} than the model on these rows.")
+    return lines
+
+
+def _less(sign: float, value: float | None, other: float | None) -> bool:
+    """Whether the other score, of which more is better if the sign is positive, is the better one."""
+    return value is not None and other is not None and sign * other > sign * value
+
+
+def _scored(values: Mapping[str, Any], what: str) -> None:
+    of = f" of {values['of']}" if values.get("of", values["rows"]) != values["rows"] else ""
+    _pairs(f"{values['rows']}{of} rows{what}", score_rows(values))
+    for line in remarks(values):
+        _console().print(line, markup=False)
+
+
 def scores(values: Mapping[str, Any]) -> None:
-    _pairs(f"{values['rows']} rows", score_rows(values))
+    _scored(values, "")
 
 
 def _dropped(members: Sequence[str]) -> str:
@@ -72,14 +122,23 @@ def _dropped(members: Sequence[str]) -> str:
     return f" ({len(members)} refuted by the data: {'; '.join(members)})" if members else ""
 
 
+def _ended(summary: Mapping[str, Any]) -> str:
+    """How the training ended."""
+    rhat = "" if summary["rhat"] is None else f" (largest R-hat {summary['rhat']:.2f})"
+    if summary["failed"]:
+        return f"no: {len(summary['failed'])} failed: {'; '.join(summary['failed'])}"
+    return f"yes{rhat}" if summary["converged"] else f"no{rhat}: chains do not agree; more --steps may help"
+
+
 def fit(summary: Mapping[str, Any], *, chosen: bool) -> None:
     other = "regression" if summary["task"] == "classification" else "classification"
-    hint = f"  (chosen by the target's values; --task {other} for the other)" if chosen else ""
+    hint = f"  (by its values; else --task {other})" if chosen else ""
     rows = [
         ("model", summary["model"]),
         ("task", f"{summary['task']} of {summary['target']}{hint}"),
         ("trained on", f"{summary['rows']} rows, {summary['features']} features"),
         ("members", f"{summary['members']} Bayesian networks" + _dropped(summary["dropped"])),
+        ("converged", _ended(summary)),
     ]
     if summary["classes"]:
         rows.append(("classes", shortened(summary["classes"])))
@@ -87,7 +146,7 @@ def fit(summary: Mapping[str, Any], *, chosen: bool) -> None:
     held_out = summary["held_out"]
     if held_out["rows"]:
         _console().print()
-        _pairs(f"On {held_out['rows']} rows that were held out", score_rows(held_out))
+        _scored(held_out, " that were held out")
     _console().print(f"\nNext: cbdl predict {summary['model']} new.csv --out pred.csv", markup=False)
 
 
@@ -116,7 +175,7 @@ def info(summary: Mapping[str, Any]) -> None:
     held_out = extra.get("held_out", {})
     if held_out.get("rows"):
         _console().print()
-        _pairs(f"On {held_out['rows']} rows that were held out", score_rows(held_out))
+        _scored(held_out, " that were held out")
 
 
 def _calibrations(levels: Mapping[str, Any]) -> list[str]:
@@ -125,7 +184,7 @@ def _calibrations(levels: Mapping[str, Any]) -> list[str]:
 
 
 def _kind(column: Mapping[str, Any]) -> str:
-    return "number" if column["kind"] == "number" else f"{len(column['levels'])} levels"
+    return f"{len(column['levels'])} levels" if column["kind"] == "category" else str(column["kind"])
 
 
 def spelled(described: Any) -> str:

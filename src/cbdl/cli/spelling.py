@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cbdl.bayes import priors
-from cbdl.tables.files import UsageError
+from cbdl.tables.errors import UsageError
 
 PRIORS: dict[str, tuple[type[priors.Prior], str]] = {
     "normal": (priors.Normal, "normal:LOC:SCALE"),

@@ -30,6 +30,7 @@ from cbdl.store.folder import MANIFEST, Tensors, read_manifest, read_tensors, wr
 from cbdl.store.schema import FORMAT, SHARED, ModelError, file_of
 
 Nets = Sequence[Callable[[], nn.Module]]
+QUANTILES = "inputs.quantiles"
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Saved:
     dtype: torch.dtype
     learned: Learned
     extra: Mapping[str, Any] = field(default_factory=dict)
+    quantiles: Tensor | None = None
+    """(q, features): what a missing input could be; None where inputs are no rows of numbers."""
 
 
 # --- writing ------------------------------------------------------------------------------------------------
@@ -64,6 +67,8 @@ def _described(saved: Saved) -> tuple[dict[str, Any], dict[str, Tensors]]:
     learned, shared = saved.learned, Tensors()
     for name, standard in (("inputs", learned.inputs), ("targets", learned.targets)):
         shared[f"{name}.loc"], shared[f"{name}.scale"] = standard.loc, standard.scale
+    if saved.quantiles is not None:
+        shared[QUANTILES] = saved.quantiles
     manifest = {
         "format": FORMAT,
         "cbdl": version("cbdl"),
@@ -109,13 +114,21 @@ def _tensors(part: Part) -> Tensors:
 # --- reading ------------------------------------------------------------------------------------------------
 
 
-def read(path: str | Path, nets: Nets | None = None, device: torch.device | str = "cpu") -> Saved:
-    """The model in the folder `path`; `nets` are the factories of networks that are the user's own."""
+def read(
+    path: str | Path,
+    nets: Nets | None = None,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype | None = None,
+) -> Saved:
+    """The model in the folder `path`; `nets` are the factories of networks that are the user's own.
+
+    `dtype`: networks in another precision than that of the training; the units of the data keep theirs.
+    """
     folder = Path(path)
     manifest = read_manifest(folder)
     tensors = {name: read_tensors(folder, name, entry) for name, entry in manifest["files"].items()}
     try:
-        return _built(manifest, tensors, nets, torch.device(device))
+        return _built(manifest, tensors, nets, torch.device(device), dtype)
     except ModelError as error:
         raise ModelError(f"{folder}: {error}") from error
     except Exception as error:  # whatever a description that is not ours runs into
@@ -123,7 +136,11 @@ def read(path: str | Path, nets: Nets | None = None, device: torch.device | str 
 
 
 def _built(
-    manifest: Mapping[str, Any], tensors: Mapping[str, Tensors], nets: Nets | None, device: torch.device
+    manifest: Mapping[str, Any],
+    tensors: Mapping[str, Tensors],
+    nets: Nets | None,
+    device: torch.device,
+    wanted: torch.dtype | None,
 ) -> Saved:
     shared = tensors[SHARED]
     priors = decode(manifest["priors"], shared, "priors")
@@ -131,7 +148,8 @@ def _built(
     method = decode(manifest["method"], shared, "method")
     if not isinstance(method, Method) or not all(isinstance(q, Likelihood) for q in likelihoods):
         raise ModelError("method and likelihoods are not what their names say")
-    dtype = {"float32": torch.float32, "float64": torch.float64}[manifest["dtype"]]
+    own = {"float32": torch.float32, "float64": torch.float64}[manifest["dtype"]]
+    dtype = own if wanted is None else wanted
     trainable = None if manifest["trainable"] is None else tuple(manifest["trainable"])
     reader = _Reader(manifest, shared, method, trainable, device, dtype)
     parts = {
@@ -139,14 +157,14 @@ def _built(
             part,
             likelihoods[part["likelihood"]],
             priors if part["priors"] is None else decode(part["priors"], shared, "parts.priors"),
-            tensors[file_of(part["likelihood"])],
+            _in_precision(tensors[file_of(part["likelihood"])], own, dtype),
         )
         for part in manifest["parts"]
     }
     learned = Learned(
         parts,
-        reader.inputs,
-        reader.targets,
+        _standard(shared, "inputs").to(device, own),
+        _standard(shared, "targets").to(device, own),
         tuple(manifest["row"]),
         manifest["seed"],
         float(manifest["rows"]),
@@ -164,7 +182,25 @@ def _built(
         dtype,
         learned,
         manifest["extra"],
+        _quantiles(shared, manifest["row"]),
     )
+
+
+def _quantiles(shared: Tensors, row: Sequence[int]) -> Tensor | None:
+    """What a missing input could be, if the model says it; models of before do not."""
+    values = shared.get(QUANTILES)
+    if values is None:
+        return None
+    if (
+        values.ndim != 2
+        or not len(values)
+        or list(values.shape[1:]) != list(row)
+        or not values.isfinite().all()
+    ):
+        raise ModelError(
+            f"{QUANTILES} has shape {tuple(values.shape)}; it must be numbers for inputs {tuple(row)}"
+        )
+    return values
 
 
 def _likelihoods(
@@ -188,6 +224,17 @@ def _likelihoods(
     return tuple(likelihoods)
 
 
+def _standard(shared: Tensors, name: str) -> Standard:
+    return Standard(shared[f"{name}.loc"], shared[f"{name}.scale"])
+
+
+def _in_precision(tensors: Tensors, own: torch.dtype, dtype: torch.dtype) -> Tensors:
+    """The numbers of a posterior in another precision."""
+    if own is dtype:
+        return tensors
+    return Tensors({name: t.to(dtype) if t.is_floating_point() else t for name, t in tensors.items()})
+
+
 class _Reader:
     """Builds cohorts and posteriors from checked descriptions, all in the same units."""
 
@@ -203,10 +250,7 @@ class _Reader:
         self.method, self.trainable, self.seed = method, trainable, manifest["seed"]
         self.space, self.row, self.integers = manifest["space"], manifest["row"], manifest["integers"]
         self.device, self.dtype = device, dtype
-        self.inputs, self.targets = (
-            Standard(shared[f"{n}.loc"], shared[f"{n}.scale"]).to(device, dtype)
-            for n in ("inputs", "targets")
-        )
+        self.inputs, self.targets = (_standard(shared, n).to(device, dtype) for n in ("inputs", "targets"))
 
     def part(
         self, spec: Mapping[str, Any], likelihood: Likelihood, priors: tuple[PriorLike, ...], tensors: Tensors

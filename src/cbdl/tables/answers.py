@@ -1,26 +1,38 @@
-"""A saved model on a table: what `cbdl predict`, `cbdl evaluate` and `cbdl info` do."""
+"""A saved model on a table: what `cbdl predict` does, in one pass and a bounded number of rows at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import torch
 
 from cbdl import recipe
 from cbdl.credal import CredalSet, Region
 from cbdl.evaluate.conformal import Conformity
+from cbdl.missing import MOST
 from cbdl.model import CBDL, load
 from cbdl.prediction import FORMS, Form, averaged
 from cbdl.store import ModelError, read_manifest
-from cbdl.tables.columns import Column, as_number, encode, from_json, to_json
-from cbdl.tables.files import Chunk, Floats, TableError, UsageError, chunks
+from cbdl.tables.cells import Spelling
+from cbdl.tables.columns import check_range
+from cbdl.tables.encoding import Column, Encoded, choices, encode_rows, filled, from_json, to_json
+from cbdl.tables.errors import TableError, UsageError
+from cbdl.tables.files import ROWS, Chunk, Dialect, Floats, chunks, names
+from cbdl.tables.target import Target
 
-Task = Literal["classification", "regression"]
-Labels = npt.NDArray[Any]
+MEMORY = 1 << 25
+"""Bytes that networks may use at a time: more would leave the processor's caches, and take twice as long."""
+COMPLETIONS: dict[str, int] = {"classification": MOST, "regression": 8}
+"""Completions of a row that are answered at most; on the line time grows with the square of their number, and more."""
+Missing = Literal["hull", "impute", "error"]
+Unknown = Literal["hull", "error"]
+Decision = Literal["maximin", "mean"]
 
 
 @dataclass(frozen=True)
@@ -28,30 +40,39 @@ class Trained:
     """A model that was trained from a table, and what its columns mean."""
 
     model: CBDL
-    task: Task
-    target: str
-    classes: tuple[str, ...]
+    target: Target
     columns: tuple[Column, ...]
     conformity: Mapping[Form, Conformity] = field(default_factory=dict)
     """The levels of calibrated regions, for predictives of each form; none if the model was not calibrated."""
+    imputed: bool = False
+    """Whether missing values were filled in for the training; then they are in answers too, unless otherwise asked."""
 
     @classmethod
     def load(cls, folder: str | Path) -> Trained:
-        if not Path(folder).is_dir():
-            raise UsageError(f"{folder} {'is not a folder' if Path(folder).exists() else 'does not exist'}")
-        extra = read_manifest(folder)["extra"]
+        extra = described(folder)
         if "columns" not in extra:
             raise TableError(f"{folder} was not trained from a table; use it from Python: cbdl.load")
-        columns, levels = from_json(extra["columns"]), _conformity(folder, extra)
-        return cls(load(folder), extra["task"], extra["target"], tuple(extra["classes"]), columns, levels)
+        target = target_of(extra)
+        # class probabilities need no more than six digits, and networks in single precision are several times as fast
+        single = torch.float32 if target.task == "classification" else None
+        return cls(
+            load(folder, dtype=single),
+            target,
+            from_json(extra["columns"]),
+            conformity_of(folder, extra),
+            extra.get("imputed", any(c["fill"] is not None for c in extra["columns"])),
+        )
 
     def described(self) -> dict[str, Any]:
         """What a saved model keeps beside its networks."""
         return {
-            "task": self.task,
-            "target": self.target,
-            "classes": list(self.classes),
+            "task": self.target.task,
+            "target": self.target.name,
+            "classes": list(self.target.classes),
+            "decimals": self.target.decimals,
+            "spelling": {"decimal": self.target.spelling.decimal, "unit": self.target.spelling.unit},
             "columns": to_json(self.columns),
+            "imputed": self.imputed,
             "conformity": {form: levels.to_json() for form, levels in self.conformity.items()},
         }
 
@@ -62,8 +83,26 @@ class Trained:
             return levels.region(averaged(credal), options.alpha)
         return credal.region(options.alpha, options.method or "union")
 
+    @property
+    def classifies(self) -> bool:
+        return self.target.task == "classification"
 
-def _conformity(folder: str | Path, extra: Mapping[str, Any]) -> dict[Form, Conformity]:
+
+def described(folder: str | Path) -> Mapping[str, Any]:
+    """What a saved model keeps beside its networks."""
+    if not Path(folder).is_dir():
+        raise UsageError(f"{folder} {'is not a folder' if Path(folder).exists() else 'does not exist'}")
+    extra: Mapping[str, Any] = read_manifest(folder)["extra"]
+    return extra
+
+
+def target_of(extra: Mapping[str, Any]) -> Target:
+    """The target that a manifest describes."""
+    spelling = Spelling(**extra.get("spelling", {}))
+    return Target(extra["target"], extra["task"], tuple(extra["classes"]), spelling, extra.get("decimals"))
+
+
+def conformity_of(folder: str | Path, extra: Mapping[str, Any]) -> dict[Form, Conformity]:
     """The levels that a manifest holds; a ModelError if they are none."""
     given = extra.get("conformity")
     try:
@@ -78,7 +117,7 @@ def _conformity(folder: str | Path, extra: Mapping[str, Any]) -> dict[Form, Conf
 
 @dataclass(frozen=True)
 class Options:
-    """How a model is asked: level and kind of the region, draws, and when to abstain (nats)."""
+    """How a model is asked: the level and kind of region, draws, when to abstain (nats), what unknown inputs are."""
 
     alpha: float = 0.05
     method: str | None = None
@@ -87,142 +126,239 @@ class Options:
     predictive: Form = "mixture"
     phi: float | None = None
     floor: bool = False
+    """It costs about as much as all the rest."""
     keep: tuple[str, ...] = ()
+    decision: Decision = "maximin"
+    unknown: Unknown = "hull"
+    missing: Missing | None = None
+    """None: "impute" if the model was trained so, else "hull"."""
+    most: int | None = None
+    """Completions of a row that are answered at most; None: `COMPLETIONS`."""
+
+    def completions(self, trained: Trained) -> int:
+        return COMPLETIONS[trained.target.task] if self.most is None else self.most
 
 
-def predict(trained: Trained, path: str | Path, options: Options) -> Iterator[dict[str, Any]]:
-    """One answer per row of the table, as they are computed; the file may be larger than memory."""
+@dataclass(frozen=True)
+class Answers:
+    """The answers for some rows, column by column as Arrow arrays, and how many rows had inputs that are not known."""
+
+    columns: dict[str, Any]
+    unknown: int
+    missing: int
+    sampled: int
+    """Rows with more completions than were answered."""
+    abstained: int
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One mapping per row."""
+        rows: list[dict[str, Any]] = pa.table(self.columns).to_pylist()
+        return rows
+
+
+def predict(
+    trained: Trained, path: str | Path, options: Options, dialect: Dialect | None = None
+) -> Iterator[Answers]:
+    """The answers for a table, as they are computed; the file may be larger than memory."""
+    here = names(path, dialect)
+    absent = [name for name in options.keep if name not in here]
+    if absent:
+        raise UsageError(f"{path} has no column {absent[0]!r}; it has {', '.join(here)}")
+    only = {c.name for c in trained.columns} | set(options.keep)
     first = 1
-    for chunk in chunks(path):
-        absent = [name for name in options.keep if name not in chunk]
-        if absent:
-            raise UsageError(f"{path} has no column {absent[0]!r}; it has {', '.join(chunk)}")
-        X = encode(trained.columns, chunk, first)
-        columns = {"row": list(range(first, first + len(X)))}
-        columns |= {name: chunk[name] for name in options.keep} | _answers(trained, X, options)
-        for values in zip(*columns.values(), strict=True):
-            yield dict(zip(columns, values, strict=True))
-        first += len(X)
+    for chunk in chunks(path, ROWS, dialect=dialect, only=only):
+        rows = read_rows(trained, chunk, options, first, here)
+        kept = {name: chunk[name] for name in options.keep}
+        numbers = {"row": pa.array(np.arange(first, first + len(rows.X)))}
+        answered = _answers(trained, rows, options)
+        abstained = int(np.sum(answered["abstain"])) if "abstain" in answered else 0
+        columns = numbers | kept | {name: _arrow(own) for name, own in answered.items()}
+        gaps = rows.missing | rows.unknown
+        yield Answers(
+            columns,
+            int(rows.unknown.any(1).sum()),
+            int(rows.missing.any(1).sum()),
+            int((_possible(trained.columns, gaps) > options.completions(trained)).sum()),
+            abstained,
+        )
+        first += len(rows.X)
 
 
-def _answers(trained: Trained, X: Floats, options: Options) -> dict[str, list[Any]]:
-    """Column by column: the decision, the region, and the uncertainties in nats."""
-    credal = trained.model.predict(X, options.samples, predictive=options.predictive)
+def read_rows(
+    trained: Trained, chunk: Chunk, options: Options, first: int, here: Collection[str] | None = None
+) -> Encoded:
+    """The rows of a chunk as numbers, nan where the hull over all possible inputs is asked for."""
+    absent = [c.name for c in trained.columns if c.name not in chunk]
+    if absent:
+        raise UsageError(
+            f"the table has no column {absent[0]!r}, which the model was trained with; it has "
+            f"{', '.join(here or chunk)}"
+        )
+    rows = encode_rows(trained.columns, chunk, first)
+    check_range(trained.columns, rows.X, float(torch.finfo(trained.model.dtype).max), first)
+    if not (rows.missing.any() or rows.unknown.any()):
+        return rows
+    if options.unknown == "error" and rows.unknown.any():
+        raise _not_seen(trained.columns, chunk, rows.unknown, first)
+    how = options.missing or ("impute" if trained.imputed else "hull")
+    if how == "error" and rows.missing.any():
+        row, at = (int(i) for i in np.argwhere(rows.missing)[0])
+        raise TableError(
+            f"column {trained.columns[at].name!r}, row {first + row}: the value is missing; fill it in, or ask for "
+            "--missing hull or impute"
+        )
+    if how == "impute":
+        rows = filled(trained.columns, rows)
+    _check_choosable(trained.columns, rows, first)
+    return rows
+
+
+def _not_seen(
+    columns: tuple[Column, ...], chunk: Chunk, unknown: npt.NDArray[np.bool_], first: int
+) -> TableError:
+    row, at = (int(i) for i in np.argwhere(unknown)[0])
+    column = columns[at]
+    known = ", ".join(column.levels[:5]) + (", ..." if len(column.levels) > 5 else "")
+    return TableError(
+        f"column {column.name!r}, row {first + row}: {chunk[column.name][row].as_py()!r} was not seen in training, "
+        f"which had {known}"
+    )
+
+
+def _check_choosable(columns: tuple[Column, ...], rows: Encoded, first: int) -> None:
+    """A TableError where a value is missing and the model, an old one, does not say what it could be."""
+    closed = np.array([not len(c.could_be) for c in columns])
+    lost = np.argwhere(rows.missing & closed)
+    if len(lost):
+        row, at = (int(i) for i in lost[0])
+        raise TableError(
+            f"column {columns[at].name!r}, row {first + row}: the value is missing, and the model does not say what it "
+            "could be; train it again, or fill the value in"
+        )
+
+
+# --- the answers of a chunk -----------------------------------------------------------------------------------
+
+
+def _possible(columns: tuple[Column, ...], gaps: npt.NDArray[np.bool_]) -> Floats:
+    """(rows,): how many completions each row has."""
+    sizes = np.array([max(len(c.could_be), 1) for c in columns], dtype=np.float64)
+    possible: Floats = np.where(gaps, sizes, 1.0).prod(axis=1)
+    return possible
+
+
+def credal_sets(
+    trained: Trained, rows: Encoded, options: Options
+) -> Iterator[tuple[npt.NDArray[np.intp], CredalSet]]:
+    """The credal sets of all rows, those with about as many completions together: (which rows, their sets).
+
+    Complete rows come first, all at once; of the others so many at a time that memory stays bounded.
+    """
+    gaps = rows.missing | rows.unknown
+    most = options.completions(trained)
+    counts = np.minimum(_possible(trained.columns, gaps), most)
+    group = np.ceil(np.log2(counts)).astype(np.int64)
+    for power in np.unique(group).tolist():
+        own = np.flatnonzero(group == power)
+        step = max(1, ROWS >> power)
+        for some in (own[a : a + step] for a in range(0, len(own), step)):
+            if power == 0 and not gaps[some].any():
+                yield (
+                    some,
+                    trained.model.predict(
+                        rows.X[some],
+                        options.samples,
+                        predictive=options.predictive,
+                        max_memory=MEMORY,
+                        floor=options.floor,
+                    ),
+                )
+            else:
+                yield (
+                    some,
+                    trained.model.predict_missing(
+                        rows.X[some],
+                        options.samples,
+                        choices=choices(trained.columns),
+                        most=most,
+                        predictive=options.predictive,
+                        max_memory=MEMORY,
+                        floor=options.floor,
+                    ),
+                )
+
+
+def _answers(trained: Trained, rows: Encoded, options: Options) -> dict[str, Any]:
+    """Column by column, in the order of the rows."""
+    order, parts = [], []
+    for some, credal in credal_sets(trained, rows, options):
+        order.append(some)
+        parts.append(_answered(trained, credal, options))
+    if len(parts) == 1:
+        return parts[0]
+    back = np.argsort(np.concatenate(order), kind="stable")
+    return {name: _joined([part[name] for part in parts], back) for name in parts[0]}
+
+
+def _joined(own: list[Any], back: npt.NDArray[np.intp]) -> Any:
+    if isinstance(own[0], np.ndarray):
+        return np.concatenate(own)[back]
+    return pa.concat_arrays(own).take(pa.array(back))
+
+
+def _answered(trained: Trained, credal: CredalSet, options: Options) -> dict[str, Any]:
+    """The decision, the region, probabilities, and the uncertainties in nats."""
     split, region = credal.uncertainty(), trained.region(credal, options)
-    decision = credal.decide("maximin", single=True)
-    answer: dict[str, list[Any]] = {}
-    if trained.task == "classification":
-        answer["decision"] = [trained.classes[i] for i in decision]
-        answer["set"] = [[trained.classes[i] for i in np.flatnonzero(mask)] for mask in region.mask]
+    chosen = decisions(credal, options.decision)
+    answer: dict[str, Any] = {}
+    if trained.classifies:
+        answer["decision"] = pa.array(trained.target.classes).take(pa.array(chosen))
+        answer["set"] = _class_lists(region.mask, trained.target.classes)
     else:
-        answer["decision"] = decision.tolist()
-        lower, upper = region.hull()
-        answer["lower"], answer["upper"] = lower.tolist(), upper.tolist()
-        answer["set"] = [ends[~np.isnan(ends[:, 0])].tolist() for ends in region.intervals]
-    answer["size"] = region.measure.tolist()
+        answer["decision"] = chosen
+        answer["lower"], answer["upper"] = region.hull()
+        answer["set"] = _interval_lists(np.asarray(region.intervals))
+    answer["size"] = np.asarray(region.measure)
+    if trained.classifies:
+        answer |= _probabilities(np.asarray(credal.probs), trained.target.classes)
     for name in ("aleatoric", "epistemic", "epistemic_lower", "epistemic_upper", "total"):
-        answer[name] = getattr(split, name).tolist()
+        answer[name] = np.asarray(getattr(split, name))
     if options.floor:
-        answer["floor"] = [known(value) for value in np.asarray(credal.floor)]
+        answer["floor"] = np.asarray(credal.floor)
     if options.phi is not None:
-        answer["abstain"] = credal.abstain(options.phi).tolist()
+        answer["abstain"] = np.asarray(split.aleatoric) > options.phi
     return answer
 
 
-def evaluate(trained: Trained, path: str | Path, options: Options) -> dict[str, Any]:
-    """Scores on a table that holds the target; the file may be larger than memory."""
-
-    def blocks() -> Iterator[tuple[Floats, Labels]]:
-        first = 1
-        for chunk in chunks(path):
-            if trained.target not in chunk:
-                raise UsageError(f"{path} has no column {trained.target!r}, the target; evaluation needs it")
-            X = encode(trained.columns, chunk, first)
-            yield X, _known_target(trained, chunk, first)
-            first += len(X)
-
-    return scores(trained, blocks(), options)
+def decisions(credal: CredalSet, rule: Decision) -> npt.NDArray[Any]:
+    """(rows,): the best outcome in the worst case, or the likeliest class or the mean of the centre of the set."""
+    if rule == "maximin":
+        return np.asarray(credal.decide("maximin", single=True))
+    means = np.asarray(credal.mean()).mean(1)
+    return np.asarray(means.argmax(-1) if means.ndim > 1 else means)
 
 
-def known(value: float) -> float | None:
-    """A number for JSON: None where it is unknown (nan)."""
-    return None if np.isnan(value) else float(value)
+def _probabilities(probs: Floats, classes: tuple[str, ...]) -> dict[str, Any]:
+    """For every class the probability of the centre, the lowest and the highest."""
+    bounds = {"probability": probs.mean(-2), "lower": probs.min(-2), "upper": probs.max(-2)}
+    return {f"{name}:{c}": own[:, j] for j, c in enumerate(classes) for name, own in bounds.items()}
 
 
-def _known_target(trained: Trained, chunk: Chunk, first_row: int) -> Labels:
-    place: dict[Any, int] = {as_number(c): i for i, c in enumerate(trained.classes)}
-    place |= {c: i for i, c in enumerate(trained.classes)}
-    out: list[float] = []
-    for i, value in enumerate(chunk[trained.target]):
-        known: float | None = as_number(value)
-        if trained.task == "classification":
-            known = place.get(value, place.get(known) if known is not None else None)
-        if known is None:
-            raise TableError(
-                f"the target {trained.target!r} in row {first_row + i} is {value!r}, which the model cannot predict"
-            )
-        out.append(known)
-    return np.array(out, dtype=np.int64 if trained.task == "classification" else np.float64)
+def _class_lists(mask: npt.NDArray[np.bool_], classes: tuple[str, ...]) -> Any:
+    ends = np.concatenate([[0], np.cumsum(mask.sum(1))]).astype(np.int32)
+    words = pa.array(classes).take(pa.array(np.nonzero(mask)[1]))
+    return pa.ListArray.from_arrays(pa.array(ends), words)
 
 
-def scores(trained: Trained, blocks: Iterable[tuple[Floats, Labels]], options: Options) -> dict[str, Any]:
-    """Means over all rows; the floor, which costs more than all the rest, over the first block."""
-    sums: dict[str, float] = {}
-    rows, floor = 0, 0.0
-    for X, y in blocks:
-        credal = trained.model.predict(X, options.samples, predictive=options.predictive)
-        for name, values in _judged(trained, credal, y, options).items():
-            sums[name] = sums.get(name, 0.0) + float(np.sum(values))
-        if not rows:
-            floor = float(np.mean(np.asarray(credal.floor)))
-        rows += len(X)
-    means = {name: total / rows for name, total in sums.items()}
-    if "rmse" in means:
-        means["rmse"] = float(np.sqrt(means["rmse"]))
-    return {"rows": rows, "alpha": options.alpha, **means, "floor": known(floor)}
+def _interval_lists(intervals: Floats) -> Any:
+    known = ~np.isnan(intervals[..., 0])
+    ends = np.concatenate([[0], np.cumsum(known.sum(1))]).astype(np.int32)
+    pairs = pa.FixedSizeListArray.from_arrays(pa.array(intervals[known].ravel()), 2)
+    return pa.ListArray.from_arrays(pa.array(ends), pairs)
 
 
-def _judged(trained: Trained, credal: CredalSet, y: Labels, options: Options) -> dict[str, Any]:
-    """For each row: was the decision right (or its squared error), the outcome covered; sizes, uncertainties."""
-    split, region = credal.uncertainty(), trained.region(credal, options)
-    decision = credal.decide("maximin", single=True)
-    right = {"accuracy": decision == y} if trained.task == "classification" else {"rmse": (decision - y) ** 2}
-    abstained = {} if options.phi is None else {"abstained": credal.abstain(options.phi)}
-    return {
-        **right,
-        "coverage": region.contains(y),
-        "size": region.measure,
-        "aleatoric": split.aleatoric,
-        "epistemic": split.epistemic,
-        **abstained,
-    }
-
-
-def info(folder: str | Path) -> dict[str, Any]:
-    """What a saved model is; all its files are checked against their sums on the way."""
-    if not Path(folder).is_dir():
-        raise UsageError(f"{folder} {'is not a folder' if Path(folder).exists() else 'does not exist'}")
-    manifest = read_manifest(folder)
-    own = any(q.get("net", {}).get("type") == "user-net" for q in manifest["likelihoods"])
-    if not own:
-        load(folder)
-    names = (
-        "format",
-        "cbdl",
-        "torch",
-        "space",
-        "rows",
-        "seed",
-        "priors",
-        "likelihoods",
-        "method",
-        "extra",
-        "files",
-    )
-    summary: dict[str, Any] = {name: manifest[name] for name in names}
-    if "columns" in manifest["extra"]:
-        levels = _conformity(folder, manifest["extra"])
-        known = {form: {"outcomes": len(own.counts), "how": own.how} for form, own in levels.items()}
-        summary["extra"] = {**manifest["extra"], "conformity": known}
-    summary["members"] = sum(len(part["members"]) for part in manifest["parts"])
-    return {"model": str(folder), **summary, "checked": not own}
+def _arrow(own: Any) -> Any:
+    """An Arrow array; null where a number is not known."""
+    if isinstance(own, np.ndarray):
+        return pa.array(own, mask=np.isnan(own) if own.dtype.kind == "f" else None)
+    return own

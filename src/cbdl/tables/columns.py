@@ -1,152 +1,328 @@
-"""What the columns of a table mean: numbers stay, a category becomes one column of 0 and 1 per level.
+"""From the cells of a training table to the meaning of its columns; what would train nonsense is refused with words.
 
-Learned once, from the training file, and kept with the model, so that a new file is read the same way or refused with
-the column and the row.
+Kinds, levels, fills and quantiles come from the training rows alone: held-out rows must be as strange to the model as
+those that it will meet.
 """
 
 from __future__ import annotations
 
-import math
-from collections import Counter
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
-from cbdl.tables.files import Chunk, Floats, TableError, UsageError, many
+from cbdl.missing import QUANTILES
+from cbdl.tables import cells
+from cbdl.tables.cells import Decimal, Spelling
+from cbdl.tables.encoding import Column, encode, features
+from cbdl.tables.errors import TableError, UsageError, many, named
+from cbdl.tables.files import Chunk, Floats
 
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
-"""What stands for a missing value, in small or capital letters."""
+__all__ = ["Column", "Meaning", "Wishes", "check_names", "check_range", "encode", "learn", "learn_columns"]
+
 LEVELS = 100
 """A text column with more distinct values than this is not a category."""
+FEW = 10
+"""Up to so many levels a category may have, however few the rows are."""
+RUN = 10
+"""Rows from which on the numbers 0, 1, 2, ... in order are taken for those of the rows."""
+LARGEST: float = float(np.finfo(np.float64).max) ** 0.5 / 1e6
+"""Numbers above this have squares, and sums of squares, that are none."""
+_IDENTIFIER = re.compile(r"(?i)^(id|uuid|guid|index|row|unnamed: ?\d*|.*[ _-]id|.*Id)$")
+
+Rows = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column of the training table: numbers, or a category with its levels; `fill` stands for a missing value."""
+class Wishes:
+    """What the user says about columns that their cells do not tell."""
 
-    name: str
-    kind: Literal["number", "category"]
-    levels: tuple[str, ...] = ()
-    fill: str | None = None
+    drop: tuple[str, ...] = ()
+    use: tuple[str, ...] = ()
+    """Columns to use although they look like identifiers."""
+    dates: tuple[str, ...] = ()
+    """Columns of dates whose parts are used; "NAME:FORMAT" says how they are written."""
+    decimal: Decimal | None = None
+    impute: bool = False
 
-    @property
-    def width(self) -> int:
-        """Columns of numbers that it becomes."""
-        return 1 if self.kind == "number" else len(self.levels)
-
-
-def is_missing(value: str) -> bool:
-    return value.lower() in MISSING
+    def date_formats(self) -> dict[str, str]:
+        parts = (d.partition(":%") for d in self.dates)
+        return {name: f"%{form}" if form else "" for name, _, form in parts}
 
 
-def as_number(value: str) -> float | None:
-    """The finite number that `value` spells, or None."""
-    try:
-        number = float(value)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
+@dataclass(frozen=True)
+class Meaning:
+    """The columns that are learned from, and what a person should know about the others."""
+
+    columns: tuple[Column, ...]
+    notes: tuple[str, ...] = field(default=())
 
 
-def is_numeric(values: Sequence[str]) -> bool:
-    """Whether all values that are there spell numbers."""
-    return all(as_number(v) is not None for v in values if not is_missing(v))
+def check_names(table: Chunk, target: str, wishes: Wishes) -> list[str]:
+    """The columns to learn from, by name; a UsageError if one is named that is not there, or that cannot be."""
+    for option, names in (
+        ("--target", (target,)),
+        ("--drop", wishes.drop),
+        ("--use", wishes.use),
+        ("--date", tuple(wishes.date_formats())),
+    ):
+        for name in names:
+            if name not in table:
+                raise UsageError(f"{option}: the table has no column {name!r}; it has {', '.join(table)}")
+    if target in wishes.drop:
+        raise UsageError(f"--drop {target}: that is the target; a model cannot do without it")
+    left = [n for n in table if n != target and n not in wishes.drop]
+    if not left:
+        hint = "; if values are set apart by another sign, say --delimiter" if len(table) == 1 else ""
+        raise UsageError(f"no column is left to learn from{hint}")
+    return left
 
 
-def learn_columns(table: Chunk, names: Sequence[str], impute: bool) -> tuple[Column, ...]:
-    """What each of the columns `names` means; a missing value is an error unless `impute`."""
-    return tuple(_learn(name, table[name], impute) for name in names)
-
-
-def _learn(name: str, values: Sequence[str], impute: bool) -> Column:
-    missing = [i for i, v in enumerate(values) if is_missing(v)]
-    present = [v for v in values if not is_missing(v)]
-    if not present:
-        raise TableError(f"column {name!r} has no value at all; leave it out with --drop {name}")
-    if missing and not impute:
-        rows = ", ".join(str(i + 1) for i in missing[:3]) + (", ..." if len(missing) > 3 else "")
-        raise TableError(
-            f"column {name!r} has {many(len(missing), 'missing value')} (row {rows}); remove the rows, or add "
-            "--impute to fill in the median or the most frequent value"
-        )
-    if is_numeric(present):
-        middle = sorted(present, key=float)[(len(present) - 1) // 2]
-        return Column(name, "number", (), middle if impute else None)
-    _check_category(name, values, present)
-    often = Counter(sorted(present)).most_common(1)[0][0]
-    return Column(name, "category", tuple(sorted(set(present))), often if impute else None)
-
-
-def _check_category(name: str, values: Sequence[str], present: Sequence[str]) -> None:
-    """A TableError if text is rather a number with a slip of the pen, or a name of each row."""
-    spelled = sum(as_number(v) is not None for v in present)
-    if 2 * spelled > len(present):
-        at = next(i for i, v in enumerate(values) if not is_missing(v) and as_number(v) is None)
-        raise TableError(
-            f"column {name!r}, row {at + 1}: {values[at]!r} is not a finite number, as most of the column is; correct "
-            f"it, or leave the column out with --drop {name}"
-        )
-    levels = len(set(present))
-    if levels > LEVELS:
-        raise TableError(
-            f"column {name!r} holds text with {levels} different values; that is a name rather than a category: leave "
-            f"it out with --drop {name}"
-        )
-
-
-def encode(columns: Sequence[Column], table: Chunk, first_row: int = 1) -> Floats:
-    """(rows, features): the columns of `table` as numbers; `first_row` is the number of its first row."""
-    absent = [c.name for c in columns if c.name not in table]
-    if absent:
-        raise UsageError(
-            f"the table has no column {absent[0]!r}, which the model was trained with; it has {', '.join(table)}"
-        )
-    return np.concatenate([_encode(c, table[c.name], first_row) for c in columns], axis=1)
-
-
-def _encode(column: Column, values: Sequence[str], first_row: int) -> Floats:
-    quick = _plain_numbers(values) if column.kind == "number" else None
-    if quick is not None:
-        return quick[:, None]
-    out = np.zeros((len(values), column.width))
-    place = {level: i for i, level in enumerate(column.levels)}
-    for i, given in enumerate(values):
-        value = column.fill if is_missing(given) and column.fill is not None else given
-        where = f"column {column.name!r}, row {first_row + i}"
-        if is_missing(value):
-            raise TableError(f"{where}: the value is missing; fill it in, or train with --impute")
-        if column.kind == "number":
-            number = as_number(value)
-            if number is None:
-                raise TableError(f"{where}: {value!r} is not a finite number")
-            out[i, 0] = number
-        elif value in place:
-            out[i, place[value]] = 1.0
+def learn(table: Chunk, names: Sequence[str], rows: Rows, wishes: Wishes) -> Meaning:
+    """What each of the columns `names` means, from the `rows` of the table that are trained on."""
+    _check_missing(table, names, wishes)
+    columns, notes = [], []
+    formats = wishes.date_formats()
+    for name in names:
+        own = table[name].take(pa.array(rows))
+        column = _learn(name, own, rows, wishes, formats)
+        if column is None:
+            notes.append(name)
         else:
-            known = ", ".join(column.levels[:5]) + (", ..." if len(column.levels) > 5 else "")
-            raise TableError(f"{where}: {value!r} was not seen in training, which had {known}")
-    return out
+            columns.append(column)
+    told = []
+    if notes:
+        word = "column has" if len(notes) == 1 else "columns have"
+        told.append(
+            f"{len(notes)} {word} one value in all training rows and teach nothing; left out: {named(notes)}"
+        )
+    if not columns:
+        raise TableError("every column has one value in all training rows; there is nothing to learn from")
+    return Meaning(tuple(columns), tuple(told))
 
 
-def _plain_numbers(values: Sequence[str]) -> Floats | None:
-    """All values at once if each is a finite number, else None."""
-    try:
-        numbers = np.array(values, dtype=np.float64)
-    except ValueError:
+def learn_columns(table: Mapping[str, Any], names: Sequence[str], impute: bool) -> tuple[Column, ...]:
+    """What each of the columns `names` means, from all rows of a table that is known to be good: columns with one value
+    and identifiers stay; a missing value is an error unless `impute`."""
+    chunk = {name: _array(table[name]) for name in names}
+    wishes = Wishes(use=tuple(names), impute=impute)
+    _check_missing(chunk, names, wishes)
+    rows = np.arange(len(chunk[names[0]]))
+    learned = ((name, _learn(name, chunk[name], rows, wishes, {})) for name in names)
+    return tuple(column or _constant(name, chunk[name]) for name, column in learned)
+
+
+def _array(values: Any) -> Any:
+    """A column as an Arrow array, also from a list of its cells."""
+    return (
+        pa.array([v.as_py() if isinstance(v, pa.Scalar) else v for v in values])
+        if isinstance(values, list)
+        else values
+    )
+
+
+def _constant(name: str, cell: Any) -> Column:
+    """A column that has one value."""
+    quick = cells.plain_numbers(cell)
+    if quick is None:
+        (word,) = cells.texts(cell)[1]
+        return Column(name, "category", (word,), word)
+    value = float(quick[~np.isnan(quick)][0])
+    return Column(name, "number", (), repr(value), ((value,),))
+
+
+def _check_missing(table: Chunk, names: Sequence[str], wishes: Wishes) -> None:
+    """One TableError that names all columns in which values are missing; and those without any value."""
+    gone = {name: np.flatnonzero(cells.missing(table[name])) for name in names}
+    size = len(next(iter(table.values())))
+    void = [name for name, at in gone.items() if len(at) == size]
+    if void:
+        drop = " ".join(f"--drop {name}" for name in void)
+        raise TableError(f"column {named(void)} has no value at all; leave it out with {drop}")
+    some = {name: at for name, at in gone.items() if len(at)}
+    if some and not wishes.impute:
+        each = "; ".join(
+            f"column {name!r} has {many(len(at), 'missing value')} (row {_first(at)})"
+            for name, at in some.items()
+        )
+        raise TableError(
+            f"{each}. Remove the rows, leave columns out with --drop, or add --impute to fill in the median or the "
+            "most frequent value"
+        )
+
+
+def _first(at: Rows) -> str:
+    return ", ".join(str(i + 1) for i in at[:3].tolist()) + (", ..." if len(at) > 3 else "")
+
+
+def _learn(name: str, cell: Any, rows: Rows, wishes: Wishes, formats: dict[str, str]) -> Column | None:
+    """What a column means; None if it has one value only."""
+    if name in formats or pa.types.is_temporal(cell.type):
+        return _date(name, cell, rows, formats.get(name), name in formats)
+    quick = cells.plain_numbers(cell)
+    if quick is not None:
+        return _number(name, quick, Spelling(), name in wishes.use)
+    place, words = cells.texts(cell)
+    if not words:
+        raise TableError(
+            f"column {name!r} has no value in the training rows; leave it out with --drop {name}"
+        )
+    if not pa.types.is_boolean(cell.type):
+        spelling = spelling_of(f"column {name!r}", words, place, rows, wishes.decimal, f"--drop {name}")
+        if spelling is not None:
+            return _number(name, cells.numbers(cell, spelling)[0], spelling, name in wishes.use)
+        _check_dates(name, words)
+    return _category(name, place, words, name in wishes.use)
+
+
+def spelling_of(
+    what: str,
+    words: Sequence[str],
+    place: npt.NDArray[np.int64],
+    rows: Rows,
+    decimal: Decimal | None,
+    remedy: str,
+) -> Spelling | None:
+    """How numbers are written, or None if these words are none; a TableError if that cannot be told, or if most of
+    them are numbers."""
+    ways = [way for way in cells.spellings(words) if decimal in (None, way.decimal)]
+    if len(ways) > 1:
+        example = next(w for w in words if ways[0].number(w) != ways[1].number(w))
+        raise TableError(
+            f"{what}: {example!r} may be {ways[0].number(example):g} or {ways[1].number(example):g}; say --decimal . "
+            "or --decimal ,"
+        )
+    if ways:
+        return ways[0]
+    guess = [way for unit in ("", *cells.UNITS) for way in (Spelling(".", unit), Spelling(",", unit))]
+    read = [[way.number(w) is not None for w in words] for way in guess]
+    counts = np.bincount(place[place >= 0], minlength=len(words))
+    best = max(read, key=lambda known: int(counts[known].sum()))
+    if 2 * int(counts[best].sum()) > int(counts.sum()):
+        at = int(np.flatnonzero(np.array([*best, True])[place] == 0)[0])
+        raise TableError(
+            f"{what}, row {rows[at] + 1}: {words[place[at]]!r} is not a finite number, as most of the column is; "
+            f"correct it, or leave the column out with {remedy}"
+        )
+    return None
+
+
+def _number(name: str, values: Floats, spelling: Spelling, trusted: bool) -> Column | None:
+    known = values[~np.isnan(values)]
+    if not len(known):
+        raise TableError(
+            f"column {name!r} has no value in the training rows; leave it out with --drop {name}"
+        )
+    least, most = float(known.min()), float(known.max())
+    if least == most:
         return None
-    return numbers if np.isfinite(numbers).all() else None
+    if too_wide(least, most):
+        raise TableError(
+            f"column {name!r} holds {max(most, -least):g}, too large a number to compute with; correct it, or leave "
+            f"the column out with --drop {name}"
+        )
+    if not trusted and _is_identifier(name, known):
+        raise TableError(
+            f"column {name!r} numbers the rows; an identifier teaches nothing about new ones: leave it out with "
+            f"--drop {name}, or insist with --use {name}"
+        )
+    # an element of the column, not a mean of two: whole numbers stay whole
+    middle, *quantiles = np.quantile(known, (0.5, *QUANTILES), method="lower").tolist()
+    return Column(name, "number", (), repr(middle), tuple((q,) for q in dict.fromkeys(quantiles)), spelling)
 
 
-def to_json(columns: Sequence[Column]) -> list[dict[str, Any]]:
-    """The columns as a model's manifest keeps them."""
-    return [asdict(c) for c in columns]
+def too_wide(least: float, most: float) -> bool:
+    """Whether there are numbers that cannot be computed with."""
+    return max(abs(least), abs(most)) > LARGEST
 
 
-def from_json(described: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
-    """The inverse of `to_json`."""
-    try:
-        return tuple(Column(d["name"], d["kind"], tuple(d["levels"]), d["fill"]) for d in described)
-    except (KeyError, TypeError) as error:
-        raise TableError(f"the model does not say what its columns mean: {error}") from None
+def _is_identifier(name: str, values: Floats) -> bool:
+    """Whole numbers, all different, that count the rows from 0 or 1, or whose name says what they are."""
+    if len(values) < RUN or not np.all(values == np.round(values)):
+        return False
+    ordered = np.unique(values)
+    if len(ordered) < len(values):
+        return False
+    # training rows are a part of the table, in its order: they leave gaps
+    counts = ordered[0] >= 0 and ordered[-1] <= 2 * len(values) and bool(np.all(np.diff(values) > 0))
+    return bool(counts) or bool(_IDENTIFIER.match(name))
+
+
+def _category(name: str, place: npt.NDArray[np.int64], words: list[str], trusted: bool) -> Column | None:
+    if len(words) == 1:
+        return None
+    present = place[place >= 0]
+    if len(words) > LEVELS or (not trusted and len(words) > max(FEW, len(present) // 2)):
+        raise TableError(
+            f"column {name!r} holds text with {len(words)} different values in {len(present)} rows; that is a name "
+            f"rather than a category: leave it out with --drop {name}"
+        )
+    counts = np.bincount(present, minlength=len(words))
+    levels = tuple(sorted(words))
+    often = min(levels, key=lambda word: -counts[words.index(word)])
+    return Column(name, "category", levels, often)
+
+
+def _check_dates(name: str, words: Sequence[str]) -> None:
+    if cells.formats(words):
+        raise TableError(
+            f"column {name!r} holds dates ({words[0]!r}): use their parts (year, month, day, weekday, hour) with "
+            f"--date {name}, or leave the column out with --drop {name}"
+        )
+
+
+def _date(name: str, cell: Any, rows: Rows, form: str | None, wanted: bool) -> Column | None:
+    if not wanted:
+        raise TableError(
+            f"column {name!r} holds dates: use their parts (year, month, day, weekday, hour) with --date {name}, or "
+            f"leave the column out with --drop {name}"
+        )
+    if not form and not pa.types.is_temporal(cell.type):
+        form = _format(name, cells.texts(cell)[1])
+    moments, bad = cells.dates(cell, form or "")
+    if bad.any():
+        at = int(bad.argmax())
+        raise TableError(
+            f"column {name!r}, row {rows[at] + 1}: {cell[at].as_py()!r} is not a date like {form}"
+        )
+    known = np.sort(moments[~np.isnat(moments)])
+    if len(np.unique(known)) < 2:
+        return None
+    whole = cells.parts(known, cells.PARTS)
+    varied = tuple(p for p, values in zip(cells.PARTS, whole.T, strict=True) if len(np.unique(values)) > 1)
+    places = [int(q * (len(known) - 1)) for q in QUANTILES]
+    values = cells.parts(known[places], varied)
+    fill = str(known[(len(known) - 1) // 2])
+    return Column(name, "date", (), fill, tuple(map(tuple, values.tolist())), format=form or "", parts=varied)
+
+
+def _format(name: str, words: Sequence[str]) -> str:
+    ways = cells.formats(words)
+    if not ways:
+        raise TableError(
+            f"column {name!r}: {words[0]!r} and the others are not all dates in one format; say which, as in "
+            f'--date "{name}:%d.%m.%Y"'
+        )
+    different = [w for w in words if len({cells.parsed(w, form) for form in ways}) > 1]
+    if different:
+        raise TableError(
+            f'column {name!r}: {different[0]!r} may be {" or ".join(ways)}; say which, as in --date "{name}:{ways[0]}"'
+        )
+    return ways[0]
+
+
+def check_range(columns: Sequence[Column], X: Floats, largest: float = LARGEST, first_row: int = 1) -> None:
+    """A TableError that names the column of a number that the model's precision, up to `largest`, cannot hold."""
+    with np.errstate(invalid="ignore"):
+        over = np.abs(X) > min(largest, LARGEST)
+    if over.any():
+        row, at = (int(i) for i in np.argwhere(over)[0])
+        where = next(c for c, s in zip(columns, features(columns), strict=True) if s.start <= at < s.stop)
+        raise TableError(
+            f"column {where.name!r}, row {first_row + row}: {X[row, at]:g} is too large a number for the model; "
+            "correct it"
+        )

@@ -1,93 +1,205 @@
-"""Tables as files: CSV or Parquet in, in chunks; CSV or JSON lines out, whole or not at all."""
+"""Tables as files: CSV or Parquet in, a bounded number of rows at a time, by Arrow.
+
+A chunk is a mapping of names to Arrow arrays. Of CSV they hold text, as it is in the file; of Parquet and of data
+frames they hold whatever type the column has. What the cells mean is the business of `cbdl.tables.cells`.
+"""
 
 from __future__ import annotations
 
 import csv
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import io
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv
 
-Chunk = dict[str, list[str]]
-"""Some rows of a table: the text of each column."""
+from cbdl.tables.errors import TableError, UsageError, many
+
+__all__ = ["Chunk", "Dialect", "Floats", "TableError", "UsageError", "chunks", "from_frame", "many", "read"]
+
+Chunk = dict[str, Any]
+"""Some rows of a table: an Arrow array per column."""
 Floats = npt.NDArray[np.float64]
 
 ROWS = 2048
-"""Rows that are read at a time."""
+"""Rows that are read and answered at a time."""
+BLOCK = 1 << 20
+"""Bytes of a CSV file that are parsed at a time; no row may be longer."""
 PARQUET = (".parquet", ".pq")
+DELIMITERS = ",;\t|"
+"""Those that are told apart by the first lines."""
+LINES = 5
+"""Lines that are looked at to tell the delimiter."""
 
 
-class TableError(ValueError):
-    """A table that cannot be used as it is; the message names the column and the rows."""
+@dataclass(frozen=True)
+class Dialect:
+    """How a CSV file is written, where its first lines do not tell."""
+
+    delimiter: str | None = None
+    encoding: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
+            raise UsageError(f"--delimiter is {self.delimiter!r}; give one character, such as ';' or tab")
+        if self.encoding is not None:
+            try:
+                "".encode(self.encoding)
+            except LookupError:
+                raise UsageError(
+                    f"--encoding is {self.encoding!r}, which is none; give utf-8, utf-16, latin-1, cp1252 or the like"
+                ) from None
 
 
-class UsageError(TableError):
-    """What was asked for is not there, or cannot be: a file, a column, a value on the command line."""
+def chunks(
+    path: str | Path,
+    rows: int = ROWS,
+    *,
+    dialect: Dialect | None = None,
+    only: Collection[str] | None = None,
+) -> Iterator[Chunk]:
+    """The table in `path`, at most `rows` rows at a time; never the whole file in memory.
 
-
-def many(count: int, what: str) -> str:
-    """A count with its noun: "1 row", "2 rows"."""
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-# --- reading ------------------------------------------------------------------------------------------------
-
-
-def chunks(path: str | Path, rows: int = ROWS) -> Iterator[Chunk]:
-    """The table in `path`, at most `rows` rows at a time; never the whole file in memory."""
+    `only`: read these columns and no others; those that are not there are left out.
+    """
     path = Path(path)
     if not path.is_file():
         raise UsageError(f"{path} {'is not a file' if path.exists() else 'does not exist'}")
+    is_parquet = path.suffix.lower() in PARQUET
+    batches = _parquet(path, rows, only) if is_parquet else _csv(path, dialect or Dialect(), only)
     empty = True
-    for chunk in _parquet(path, rows) if path.suffix.lower() in PARQUET else _csv(path, rows):
+    for table in _regrouped(batches, rows):
         empty = False
-        yield chunk
+        yield _columns(table)
     if empty:
         raise TableError(f"{path} has no rows below its header")
 
 
-def read(path: str | Path) -> Chunk:
+def read(path: str | Path, dialect: Dialect | None = None) -> Chunk:
     """The whole table."""
-    whole: Chunk = {}
-    for part in chunks(path):
-        for name, values in part.items():
-            whole.setdefault(name, []).extend(values)
-    return whole
+    parts = [pa.table(part) for part in chunks(path, dialect=dialect)]
+    return _columns(pa.concat_tables(parts))
 
 
-def _csv(path: Path, rows: int) -> Iterator[Chunk]:
-    with open(path, newline="", encoding="utf-8-sig") as file:
+def names(path: str | Path, dialect: Dialect | None = None) -> list[str]:
+    """The names of the columns."""
+    path = Path(path)
+    if not path.is_file():
+        raise UsageError(f"{path} {'is not a file' if path.exists() else 'does not exist'}")
+    if path.suffix.lower() in PARQUET:
+        return list(_parquet_file(path).schema_arrow.names)
+    return _Header.of(path, dialect or Dialect()).names
+
+
+def from_frame(frame: Any) -> Chunk:
+    """A data frame (pandas, polars, Arrow, or a mapping of names to columns) as a chunk."""
+    try:
+        table = pa.table(frame)
+    except pa.ArrowInvalid:  # a column of objects of several types
+        table = pa.table({str(name): _of_objects(frame[name]) for name in frame})
+    except TypeError:
+        raise UsageError(
+            f"{type(frame).__name__} is no data frame; give one of pandas, polars or pyarrow, or a mapping of names "
+            "to columns"
+        ) from None
+    table = table.select([i for i, name in enumerate(table.column_names) if not name.startswith("__index")])
+    if not table.num_rows:
+        raise TableError("the data frame has no rows")
+    return _columns(table)
+
+
+def _of_objects(values: Iterable[Any]) -> Any:
+    listed = list(values)
+    try:
+        return pa.array(listed, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array([None if v is None or v != v else str(v) for v in listed], pa.string())
+
+
+def _columns(table: Any) -> Chunk:
+    whole = table.combine_chunks()
+    return {
+        name: column.chunk(0) if column.num_chunks else pa.array([], column.type)
+        for name, column in zip(whole.column_names, whole.columns, strict=True)
+    }
+
+
+def _regrouped(batches: Iterable[Any], rows: int) -> Iterator[Any]:
+    """The rows of all batches, `rows` at a time."""
+    held: list[Any] = []
+    count = 0
+    for batch in batches:
+        held.append(batch)
+        count += batch.num_rows
+        while count >= rows:
+            whole = pa.Table.from_batches(held)
+            yield whole.slice(0, rows)
+            rest = whole.slice(rows)
+            held, count = rest.to_batches(), rest.num_rows
+    if count:
+        yield pa.Table.from_batches(held)
+
+
+# --- CSV ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Header:
+    """The first line of a CSV file: its names, and how the file is written."""
+
+    names: list[str]
+    lines: int
+    delimiter: str
+    encoding: str
+
+    @classmethod
+    def of(cls, path: Path, dialect: Dialect) -> _Header:
+        encoding = dialect.encoding or _encoding(path)
         try:
-            reader = csv.reader(file, delimiter=_delimiter(file.readline()))
-            file.seek(0)
-            header = _names(path, [name.strip() for name in next(reader, [])])
-            part: list[list[str]] = []
-            for row in reader:
-                if not row:
-                    continue
-                if len(row) != len(header):
-                    raise TableError(
-                        f"{path}, line {reader.line_num}: {many(len(row), 'value')} for {many(len(header), 'column')}"
-                    )
-                part.append(row)
-                if len(part) == rows:
-                    yield _columns(header, part)
-                    part = []
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise TableError(f"{path} is not a CSV file in UTF-8: {error}") from None
-        if part:
-            yield _columns(header, part)
+            with open(path, newline="", encoding=encoding) as file:
+                start = "".join(line for line, _ in zip(file, range(LINES), strict=False))
+        except UnicodeError as error:
+            raise _not_text(path, encoding, error) from None
+        if dialect.delimiter is None:
+            delimiter = max(DELIMITERS, key=lambda d: _agreement(start, d))
+        else:
+            delimiter = dialect.delimiter
+        reader = csv.reader(io.StringIO(start, newline=""), delimiter=delimiter)
+        first = next((row for row in reader if row), [])
+        return cls(_checked(path, [name.strip() for name in first]), reader.line_num, delimiter, encoding)
 
 
-def _delimiter(header: str) -> str:
-    """Comma, semicolon or tab: the one that the header has most of."""
-    return max(",;\t", key=header.count)
+def _encoding(path: Path) -> str:
+    """UTF-8 unless the first bytes say otherwise."""
+    with open(path, "rb") as file:
+        start = file.read(1024)
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    if b"\0" in start:
+        raise TableError(f"{path} holds null bytes, so it is no UTF-8; say --encoding utf-16-le or utf-16-be")
+    return "utf-8-sig"
 
 
-def _names(path: Path, header: list[str]) -> list[str]:
+def _not_text(path: Path, encoding: str, error: Exception) -> TableError:
+    known = "UTF-8" if encoding.startswith("utf-8") else encoding
+    return TableError(
+        f"{path} is not a CSV file in {known}: {error}; say how it is written, as in --encoding latin-1"
+    )
+
+
+def _agreement(start: str, delimiter: str) -> tuple[bool, int]:
+    """Whether the first lines have as many values as the header, and how many."""
+    rows = [row for row in csv.reader(io.StringIO(start, newline=""), delimiter=delimiter) if row]
+    count = len(rows[0]) if rows else 0
+    return count > 1 and all(len(row) == count for row in rows), count
+
+
+def _checked(path: Path, header: list[str]) -> list[str]:
     if not header:
         raise TableError(f"{path} is empty; its first line must name the columns")
     for i, name in enumerate(header, start=1):
@@ -98,47 +210,74 @@ def _names(path: Path, header: list[str]) -> list[str]:
     return header
 
 
-def _columns(header: Sequence[str], rows: list[list[str]]) -> Chunk:
-    return {name: [row[i].strip() for row in rows] for i, name in enumerate(header)}
-
-
-def _parquet(path: Path, rows: int) -> Iterator[Chunk]:
+def _csv(path: Path, dialect: Dialect, only: Collection[str] | None) -> Iterator[Any]:
+    header = _Header.of(path, dialect)
+    wanted = header.names if only is None else [name for name in header.names if name in only]
+    # without a column Arrow would read all of them
+    wanted = wanted or header.names[:1]
     try:
-        import pyarrow.parquet as parquet
-    except ImportError:
-        raise TableError(f'{path}: reading Parquet needs pyarrow; pip install "cbdl[tables]"') from None
-    try:
-        for batch in parquet.ParquetFile(path).iter_batches(batch_size=rows):
+        reader = pa.csv.open_csv(
+            path,
+            read_options=pa.csv.ReadOptions(
+                use_threads=False,
+                block_size=BLOCK,
+                skip_rows=header.lines,
+                column_names=header.names,
+                encoding=header.encoding.removesuffix("-sig"),
+            ),
+            parse_options=pa.csv.ParseOptions(delimiter=header.delimiter, newlines_in_values=True),
+            convert_options=pa.csv.ConvertOptions(
+                column_types={name: pa.string() for name in wanted}, include_columns=wanted
+            ),
+        )
+        for batch in reader:
             if batch.num_rows:
-                columns = batch.to_pydict().items()
-                yield {
-                    name: ["" if v is None else str(v).strip() for v in values] for name, values in columns
-                }
+                yield batch
+    except (pa.ArrowInvalid, UnicodeError) as error:
+        if "empty" in str(error).lower():  # nothing below the header
+            return
+        raise _explained(path, header, error) from None
+
+
+def _explained(path: Path, header: _Header, error: Exception) -> TableError:
+    """What is wrong with the file, and in which line; found by reading it again, slowly."""
+    count = 0
+    try:
+        with open(path, newline="", encoding=header.encoding) as file:
+            reader = csv.reader(file, delimiter=header.delimiter)
+            for row in reader:
+                count = reader.line_num
+                if row and len(row) != len(header.names):
+                    return TableError(
+                        f"{path}, line {count}: {many(len(row), 'value')} for {many(len(header.names), 'column')} "
+                        f"(delimiter {header.delimiter!r}; --delimiter says another)"
+                    )
+    except UnicodeError as problem:
+        return _not_text(path, header.encoding, problem)
+    except csv.Error as problem:
+        return TableError(f"{path}, line {count + 1}: {problem}")
+    return TableError(f"{path} is not a CSV file: {error}")
+
+
+# --- Parquet ------------------------------------------------------------------------------------------------
+
+
+def _parquet_file(path: Path) -> Any:
+    import pyarrow.parquet as parquet
+
+    try:
+        return parquet.ParquetFile(path)
     except (OSError, ValueError) as error:
         raise TableError(f"{path} is not a Parquet file: {error}") from None
 
 
-# --- writing ------------------------------------------------------------------------------------------------
-
-
-def write_rows(rows: Iterable[Mapping[str, Any]], file: TextIO, kind: Literal["csv", "jsonl"]) -> int:
-    """Write rows as they come, as CSV or as one JSON object a line; returns how many.
-
-    In CSV a list is joined by "|", and an interval in it by ":".
-    """
-    count = 0
-    writer = csv.writer(file, lineterminator="\n")
-    for count, row in enumerate(rows, start=1):
-        if kind == "jsonl":
-            file.write(json.dumps(row, allow_nan=False) + "\n")
-            continue
-        if count == 1:
-            writer.writerow(row)
-        writer.writerow([_cell(value) for value in row.values()])
-    return count
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, list):
-        return "|".join(":".join(map(repr, v)) if isinstance(v, list) else str(v) for v in value)
-    return str(value).lower() if isinstance(value, bool) else value
+def _parquet(path: Path, rows: int, only: Collection[str] | None) -> Iterator[Any]:
+    file = _parquet_file(path)
+    known = _checked(path, list(file.schema_arrow.names))
+    wanted = None if only is None else [name for name in known if name in only] or known[:1]
+    try:
+        for batch in file.iter_batches(batch_size=rows, columns=wanted):
+            if batch.num_rows:
+                yield batch
+    except (OSError, ValueError) as error:
+        raise TableError(f"{path} is not a Parquet file: {error}") from None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,20 +15,31 @@ import numpy.typing as npt
 
 from cbdl import nets, recipe
 from cbdl.bayes import likelihoods
+from cbdl.bayes.checkpoint import CheckpointError
 from cbdl.bayes.likelihoods import Scale
 from cbdl.bayes.priors import Prior
-from cbdl.engines import Engine
+from cbdl.engines import Engine, WorkerError
 from cbdl.evaluate.conformal import Conformity
 from cbdl.left_out import How, folds_for
 from cbdl.model import CBDL
 from cbdl.prediction import FORMS, Form
 from cbdl.store import MANIFEST
-from cbdl.tables.answers import Labels, Options, Task, Trained, scores
-from cbdl.tables.columns import LEVELS, Column, as_number, encode, is_missing, is_numeric, learn_columns
-from cbdl.tables.files import ROWS, Floats, TableError, UsageError, read
+from cbdl.tables.answers import Options, Trained
+from cbdl.tables.columns import Meaning, Wishes, check_names, check_range, learn
+from cbdl.tables.encoding import Encoded, encode_rows, filled
+from cbdl.tables.errors import TableError, UsageError, many
+from cbdl.tables.files import ROWS, Dialect, Floats, read
+from cbdl.tables.scoring import ENOUGH, baselines, scores
+from cbdl.tables.target import Labels, Target, held_out, learn_target
 
-FEW = 20
-"""A target of whole numbers with at most this many different values is taken for classes."""
+LEAST = 10
+"""Rows that a table must have at least."""
+MIXED = 1.5
+"""An R-hat of predictions above this tells of chains that do not agree."""
+
+
+class Diverged(TableError):
+    """A training that came to nothing."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +51,7 @@ class Settings:
     priors: tuple[Prior, ...] = recipe.PRIORS
     nets: tuple[tuple[int, ...], ...] | None = None
     """The widths of hidden layers, one tuple per network; None: those of the default model."""
-    drop: tuple[str, ...] = ()
-    impute: bool = False
+    wishes: Wishes = field(default_factory=Wishes)
     steps: int = recipe.STEPS
     plausible: float = recipe.PLAUSIBLE
     calibration: How | None = "auto"
@@ -48,31 +60,45 @@ class Settings:
     seed: int = 0
     held_out: float = 0.2
     """Share of the rows that are kept for the scores and not trained on."""
+    dialect: Dialect = field(default_factory=Dialect)
 
 
 @dataclass(frozen=True)
 class Learnable:
-    """A table as numbers: inputs X (rows, features), targets y (rows,), and what they mean."""
+    """A table as numbers: rows (rows, features), targets y (rows,), what they mean, and which rows are trained on."""
 
-    X: Floats
+    rows: Encoded
     y: Labels
-    task: Task
-    target: str
-    classes: tuple[str, ...]
-    columns: tuple[Column, ...]
+    target: Target
+    meaning: Meaning
+    train: npt.NDArray[np.intp]
+    test: npt.NDArray[np.intp]
+    imputed: bool
 
     @classmethod
     def of(cls, path: str | Path, settings: Settings) -> Learnable:
-        table = read(path)
-        for name in (settings.target, *settings.drop):
-            if name not in table:
-                raise UsageError(f"{path} has no column {name!r}; it has {', '.join(table)}")
-        names = [n for n in table if n != settings.target and n not in settings.drop]
-        if not names:
-            raise UsageError("no column is left to learn from")
-        task, y, classes = _target(settings, table[settings.target])
-        columns = learn_columns(table, names, settings.impute)
-        return cls(encode(columns, table), y, task, settings.target, classes, columns)
+        table = read(path, settings.dialect)
+        names = check_names(table, settings.target, settings.wishes)
+        size = len(table[settings.target])
+        if size < LEAST:
+            raise TableError(f"{path} has {many(size, 'row')}; a model needs at least {LEAST} to learn from")
+        target = learn_target(settings.target, table[settings.target], settings.task, settings.wishes.decimal)
+        y = target.encode(table[settings.target])
+        labels = y if target.task == "classification" else None
+        train, test = held_out(size, labels, settings.held_out, settings.seed)
+        meaning = learn(table, names, train, settings.wishes)
+        rows = encode_rows(meaning.columns, table)
+        check_range(meaning.columns, rows.X)
+        return cls(rows, y, target, meaning, train, test, settings.wishes.impute)
+
+    @property
+    def X(self) -> Floats:
+        """(training rows, features), missing values filled in."""
+        return filled(self.meaning.columns, self.rows.at(self.train)).X
+
+    @property
+    def labels(self) -> Labels:
+        return self.y[self.train]
 
 
 def run_folder(out: str | Path) -> Path:
@@ -93,42 +119,141 @@ def fit(
     """Train on the table in `path`, write the model to `out`, and say how good it is on rows that were held out."""
     run = run_folder(out)
     _check_out(Path(out), run, resume, overwrite)
+    with _kept(run):
+        return _fit(Path(path), Path(out), settings, engine, verbose)
+
+
+def _fit(path: Path, out: Path, settings: Settings, engine: Engine | None, verbose: bool) -> dict[str, Any]:
     table = Learnable.of(path, settings)
-    train, test = _split(len(table.X), settings)
+    for note in table.meaning.notes:
+        warnings.warn(note, stacklevel=2)
     model = CBDL(
         settings.priors,
         _likelihoods(settings, table),
         recipe.method(settings.steps, temperature=settings.temperature),
         plausible=settings.plausible,
-        chains=recipe.CHAINS_OF[table.task],
+        chains=recipe.CHAINS_OF[table.target.task],
         seed=settings.seed,
         dtype=recipe.DTYPE,
         engine=engine,
         verbose=verbose,
     )
-    run.mkdir(parents=True, exist_ok=True)
-    count = folds_for(settings.calibration, settings.plausible, len(train))
-    model.fit(table.X[train], table.y[train], checkpoint_dir=run, folds=count)
-    levels: dict[Form, Conformity] = {}
-    if settings.calibration is not None:
-        levels = {form: model.conformity(settings.calibration, predictive=form) for form in FORMS}
-    trained = Trained(model, table.task, table.target, table.classes, table.columns, levels)
-    held_out: dict[str, Any] = {"rows": len(test)}
-    if len(test):
-        held_out |= scores(trained, _blocks(table.X[test], table.y[test]), Options())
-    model.save(out, extra={**trained.described(), "held_out": held_out})
-    shutil.rmtree(run, ignore_errors=True)
+    count = folds_for(settings.calibration, settings.plausible, len(table.train))
+    with _once():
+        model.fit(table.X, table.labels, checkpoint_dir=run_folder(out), folds=count)
+        state = _state(model)
+    levels = _levels(model, settings)
+    trained = Trained(model, table.target, table.meaning.columns, levels, table.imputed)
+    tests = _tests(trained, table, settings.seed)
+    model.save(out, extra={**trained.described(), "held_out": tests})
     return {
         "model": str(out),
-        "task": table.task,
-        "target": table.target,
-        "classes": list(table.classes),
-        "rows": len(train),
-        "features": table.X.shape[1],
+        "task": table.target.task,
+        "target": table.target.name,
+        "classes": list(table.target.classes),
+        "rows": len(table.train),
+        "features": table.rows.X.shape[1],
         "members": len(model.learned.members),
         "dropped": [str(m) for m in model.plausibility.dropped] if model.plausibility else [],
-        "held_out": held_out,
+        **state,
+        "held_out": tests,
     }
+
+
+@contextmanager
+def _kept(run: Path) -> Iterator[None]:
+    """A folder for the run, which stays where going on can help: after it was stopped, or when the machine failed.
+    One that was there before stays unless the run came to its end, good or bad."""
+    fresh = not run.exists()
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"--out is {str(run).removesuffix('.run')}, where nothing can be written ({error.strerror}); choose "
+            "another place"
+        ) from None
+    try:
+        yield
+    except (OSError, MemoryError, CheckpointError, WorkerError):
+        raise
+    except Diverged:
+        shutil.rmtree(run, ignore_errors=True)
+        raise
+    except Exception:
+        if fresh:
+            shutil.rmtree(run, ignore_errors=True)
+        raise
+    shutil.rmtree(run, ignore_errors=True)
+
+
+@contextmanager
+def _once() -> Iterator[None]:
+    """Warnings of a training when it is over, each once; none of a training that diverged, which says more itself."""
+    heard: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            yield
+    except Diverged:
+        heard.clear()
+        raise
+    finally:
+        for category, message in dict.fromkeys((w.category, str(w.message)) for w in heard):
+            warnings.warn(message, category, stacklevel=3)
+
+
+def _state(model: CBDL) -> dict[str, Any]:
+    """Whether the training came to its end; `Diverged` if no member has."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rows = model.diagnostics().rows
+    failed = [row for row in rows if row.failed]
+    if len(failed) == len(rows):
+        raise Diverged(
+            f"the training diverged, nothing was written: {failed[0].failed.split('. ')[0]}. Look at the priors, which "
+            "may be far too wide or far off (--prior), and at columns with numbers of very different sizes"
+        )
+    rhat = [row.rhat for row in rows if np.isfinite(row.rhat)]
+    return {
+        "failed": [str(row.member) for row in failed],
+        "rhat": max(rhat) if rhat else None,
+        "converged": not failed and all(value <= MIXED for value in rhat),
+    }
+
+
+def _levels(model: CBDL, settings: Settings) -> dict[Form, Conformity]:
+    if settings.calibration is None:
+        return {}
+    return {form: model.conformity(settings.calibration, predictive=form) for form in FORMS}
+
+
+def _tests(trained: Trained, table: Learnable, seed: int) -> dict[str, Any]:
+    """The scores on held-out rows, on a sample of them if they are many, and the simplest models' beside them."""
+    total = len(table.test)
+    if not total:
+        return {"rows": 0}
+    some = table.test
+    most = ENOUGH[trained.target.task]
+    if total > most:
+        some = np.sort(np.random.default_rng(seed).choice(table.test, most, replace=False))
+    options = Options()
+    rows = table.rows.at(some)
+    rows = filled(trained.columns, rows) if trained.imputed else rows
+    tests = scores(trained, _blocks(rows, table.y[some]), options)
+    plain = filled(trained.columns, table.rows.at(some), strange=True).X
+    simple = baselines(trained, (table.X, table.labels), (plain, table.y[some]))
+    return {**tests, "of": total, "range": _range(table), "baselines": simple}
+
+
+def _range(table: Learnable) -> float | None:
+    """What the training outcomes span; None for classes."""
+    return None if table.target.classes else float(np.ptp(table.labels))
+
+
+def _blocks(rows: Encoded, y: Labels) -> Iterator[tuple[Encoded, Labels]]:
+    for a in range(0, len(rows), ROWS):
+        some = np.arange(a, min(a + ROWS, len(rows)))
+        yield rows.at(some), y[some]
 
 
 def _check_out(out: Path, run: Path, resume: bool, overwrite: bool) -> None:
@@ -143,49 +268,10 @@ def _check_out(out: Path, run: Path, resume: bool, overwrite: bool) -> None:
         raise UsageError(f"{run} is left from a run that did not end; add --resume to go on, or delete it")
 
 
-def _target(settings: Settings, values: Sequence[str]) -> tuple[Task, Labels, tuple[str, ...]]:
-    missing = [i for i, v in enumerate(values) if is_missing(v)]
-    if missing:
-        raise TableError(
-            f"the target {settings.target!r} is missing in row {missing[0] + 1}; remove such rows"
-        )
-    numeric, different = is_numeric(values), len(set(values))
-    task = settings.task
-    if task == "auto":
-        whole = numeric and all(float(v).is_integer() for v in values)
-        task = "classification" if not numeric or (whole and different <= FEW) else "regression"
-        if task == "classification" and different > LEVELS:
-            raise TableError(
-                f"the target {settings.target!r} holds text with {different} different values; are these classes? "
-                "then say --task classification"
-            )
-    if task == "regression":
-        if not numeric:
-            at = next(i for i, v in enumerate(values) if as_number(v) is None)
-            raise TableError(
-                f"the target {settings.target!r} in row {at + 1} is {values[at]!r}, not a finite number"
-            )
-        return task, np.array([float(v) for v in values]), ()
-    if different < 2:
-        raise TableError(
-            f"the target {settings.target!r} is {values[0]!r} in every row; there is nothing to tell apart"
-        )
-    classes = tuple(sorted(set(values), key=(lambda v: float(v)) if numeric else str))
-    place = {c: i for i, c in enumerate(classes)}
-    return task, np.array([place[v] for v in values]), classes
-
-
-def _split(rows: int, settings: Settings) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Rows to train on and rows to keep, by the seed."""
-    order = np.random.default_rng(settings.seed).permutation(rows)
-    count = int(rows * settings.held_out)
-    return np.sort(order[count:]), np.sort(order[:count])
-
-
 def _likelihoods(settings: Settings, table: Learnable) -> list[likelihoods.Likelihood]:
-    inputs, outputs = table.X.shape[1], len(table.classes) or 1
-    hiddens = recipe.hidden(len(table.X)) if settings.nets is None else settings.nets
-    if table.task == "classification":
+    inputs, outputs = table.rows.X.shape[1], len(table.target.classes) or 1
+    hiddens = recipe.hidden(len(table.train)) if settings.nets is None else settings.nets
+    if table.target.task == "classification":
         return [likelihoods.Categorical(_net(inputs, outputs, hidden)) for hidden in hiddens]
     return [
         likelihoods.Normal(_net(inputs, 2 if noise == "heteroscedastic" else 1, hidden, noise), scale=noise)
@@ -196,8 +282,3 @@ def _likelihoods(settings: Settings, table: Learnable) -> list[likelihoods.Likel
 
 def _net(inputs: int, outputs: int, hidden: Sequence[int], noise: Scale | None = None) -> nets.Net:
     return nets.mlp(inputs, outputs, hidden, recipe.activation(noise))
-
-
-def _blocks(X: Floats, y: Labels) -> Iterator[tuple[Floats, Labels]]:
-    for a in range(0, len(X), ROWS):
-        yield X[a : a + ROWS], y[a : a + ROWS]

@@ -1,0 +1,55 @@
+"""`cbdl study`: run a study and write its report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cbdl.cli import show
+from cbdl.cli.options import Json, ProfileName
+from cbdl.cli.reporting import note, print_json, reported
+from cbdl.cli.settings import SETTINGS
+
+if TYPE_CHECKING:
+    from cbdl.studies.study import Profile
+
+app = typer.Typer(**SETTINGS)
+
+
+@app.command(epilog="\b\nExample:\n  cbdl study demo --profile smoke --out results")
+def study(
+    name: Annotated[str, typer.Argument(help="Which one: demo, methods or tables.")],
+    profile: Annotated[
+        ProfileName, typer.Option(help="smoke: under a minute; cpu: two cores; paper: its own settings.")
+    ] = ProfileName.cpu,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder for the report. [default: results/NAME]")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    only: Annotated[
+        str | None, typer.Option(help="Names with commas between them: only these of the study's tables.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a study and write its report.
+
+    Tables in the terminal; in the folder a page, the tables as Markdown and CSV, the figures, and all numbers as JSON.
+    """
+    chosen = [] if only is None else [one.strip() for one in only.split(",") if one.strip()]
+    run_study(name, profile.value, out or Path("results") / name, seed, as_json, chosen)
+
+
+def run_study(
+    name: str, profile: Profile, out: Path | None, seed: int, as_json: bool, only: Sequence[str] = ()
+) -> None:
+    """Run it, show its parts as they come, and write its report if there is a folder for it."""
+    from cbdl.studies.study import find, run
+
+    with reported(lambda: "No report was written."):
+        quiet = (lambda part: None) if as_json else show.part
+        numbers = run(find(name), profile, out, seed, note, quiet, only)
+        if as_json:
+            print_json(numbers)

@@ -1,0 +1,267 @@
+"""What cells mean: missing values, numbers as people spell them, dates.
+
+A column has one spelling: "1234.5", "1.234,5", "$1,234.50" and "12 %" are all numbers, if the whole column is written
+that way. It is learned once and then asked for, so that a new table is read the same way or refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from math import isfinite
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cbdl.tables.files import Floats
+
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
+"""What stands for a missing value, in small or capital letters."""
+Decimal = Literal[".", ","]
+UNITS = ("%", "$", "€", "£", "¥")
+_GROUPS = r"[1-9]\d{{0,2}}(?:{sign}\d{{3}})+"
+_SPACE = "[ '\u00a0\u202f]"
+
+
+def _body(decimal: str, thousand: str) -> re.Pattern[str]:
+    groups = "|".join(_GROUPS.format(sign=sign) for sign in (thousand, _SPACE))
+    return re.compile(rf"(?:\d+|{groups})?(?:{decimal}\d*)?(?:[eE][-+]?\d+)?")
+
+
+_BODY = {".": _body(r"\.", ","), ",": _body(",", r"\.")}
+"""Digits without their sign: with a point, thousands set apart by commas; with a comma, by points; or by spaces."""
+FORMATS = (
+    "%Y-%m-%d",
+    "%Y-%m-%d %H:%M",
+    "%Y-%m-%d %H:%M:%S",
+    "%Y-%m-%dT%H:%M:%S",
+    "%Y/%m/%d",
+    "%d.%m.%Y",
+    "%d.%m.%Y %H:%M",
+    "%d/%m/%Y",
+    "%m/%d/%Y",
+    "%d/%m/%Y %H:%M",
+    "%m/%d/%Y %H:%M",
+    "%d-%m-%Y",
+    "%d %b %Y",
+    "%d-%b-%Y",
+)
+"""Ways to write a date that are told by themselves."""
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How the numbers of a column are written: the decimal sign, and a unit that stands at every one."""
+
+    decimal: Decimal = "."
+    unit: str = ""
+
+    def number(self, text: str) -> float | None:
+        """The finite number that `text` spells, or None.
+
+        >>> Spelling(",").number("1.234,5"), Spelling(".", "$").number("-$1,234.50"), Spelling().number("12 %")
+        (1234.5, -1234.5, None)
+        """
+        plain = as_number(text) if self == Spelling() else None
+        if plain is not None:
+            return plain
+        digits, unit = _without_unit(text)
+        sign = -1.0 if digits[:1] in ("-", "\u2212") else 1.0
+        digits = digits.lstrip("-+\u2212").strip()
+        if unit != self.unit or not any(c.isdigit() for c in digits):
+            return None
+        if not _BODY[self.decimal].fullmatch(digits):
+            return None
+        digits = re.sub(_SPACE, "", digits)
+        other = "," if self.decimal == "." else "."
+        number = as_number(digits.replace(other, "").replace(self.decimal, "."))
+        return None if number is None else sign * number
+
+
+PLAIN = Spelling()
+"""As programs write numbers."""
+
+
+def is_missing(value: str) -> bool:
+    return value.strip().lower() in MISSING
+
+
+def as_number(value: str) -> float | None:
+    """The finite number that `value` spells as programs do, or None."""
+    if "_" in value:  # Python's own thousands
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if isfinite(number) else None
+
+
+def _without_unit(text: str) -> tuple[str, str]:
+    """The text without its unit, and the unit: "-$1,200" gives "-1,200" and "$"."""
+    body = text.strip()
+    for unit in UNITS:
+        if unit in body:
+            left, right = body.split(unit, 1)
+            if not left.strip(" -+\u2212\u00a0") or not right.strip():
+                return left.strip() + right.strip(), unit
+    return body, ""
+
+
+def spellings(values: Iterable[str]) -> list[Spelling]:
+    """The ways to read all the values as numbers; two if decimal point and thousands cannot be told apart.
+
+    >>> [s.decimal for s in spellings(["1,5", "1,234"])], [s.decimal for s in spellings(["1,234"])]
+    ([','], ['.', ','])
+    """
+    listed = list(values)
+    if all(as_number(v) is not None for v in listed):
+        return [Spelling()]
+    units = {_without_unit(v)[1] for v in listed}
+    if len(units) != 1:
+        return []
+    (unit,) = units
+    ways = [Spelling(".", unit), Spelling(",", unit)]
+    read = [[way.number(v) for v in listed] for way in ways]
+    whole = [way for way, numbers in zip(ways, read, strict=True) if None not in numbers]
+    return whole[:1] if len(whole) == 2 and read[0] == read[1] else whole
+
+
+# --- columns of cells -----------------------------------------------------------------------------------------
+
+
+def is_text(column: Any) -> bool:
+    """Whether a column holds text, or words by their numbers."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def texts(column: Any) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """The words of a column: for each row the place of its word, -1 where it is missing; and the words, trimmed."""
+    words = column if pa.types.is_dictionary(column.type) else _as_text(column).dictionary_encode()
+    spelled = ["" if w is None else str(w).strip() for w in words.dictionary.to_pylist()]
+    known: dict[str, int] = {}
+    place = np.array([-1 if is_missing(w) else known.setdefault(w, len(known)) for w in spelled] + [-1])
+    codes = words.indices.fill_null(len(spelled)).to_numpy(zero_copy_only=False)
+    return place[codes], list(known)
+
+
+def _as_text(column: Any) -> Any:
+    if is_text(column):
+        return column.cast(pa.string())
+    if pa.types.is_boolean(column.type):  # as pandas and Python write them
+        return pc.if_else(column, "True", "False")
+    if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
+        return pa.array([None if v is None else str(v) for v in column.to_pylist()], pa.string())
+    return column.cast(pa.string())
+
+
+def plain_numbers(column: Any) -> Floats | None:
+    """All cells as numbers, nan where they are missing, if they are spelled as programs do; else None."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if (
+        pa.types.is_boolean(column.type)
+        or pa.types.is_temporal(column.type)
+        or pa.types.is_nested(column.type)
+    ):
+        return None
+    if not is_text(column):
+        try:
+            return _finite(column.cast(pa.float64(), safe=False))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return None
+    try:
+        return _finite(column.cast(pa.float64()), text=True)
+    except pa.ArrowInvalid:
+        pass
+    trimmed = pc.utf8_trim_whitespace(column)
+    gone = pc.is_in(pc.utf8_lower(trimmed), pa.array(sorted(MISSING)))
+    try:
+        return _finite(pc.if_else(gone, pa.scalar(None, pa.string()), trimmed).cast(pa.float64()), text=True)
+    except pa.ArrowInvalid:
+        return None
+
+
+def _finite(column: Any, text: bool = False) -> Floats | None:
+    """nan stands for null (and for nan, where the column holds numbers); None if a number is not finite."""
+    numbers: Floats = column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+    if np.isfinite(numbers).all():
+        return numbers
+    odd = ~np.isfinite(numbers) & (column.is_valid().to_numpy(zero_copy_only=False))
+    if text and bool(odd.any()) and not np.isnan(numbers[odd]).all():
+        return None
+    return None if bool(np.isinf(numbers).any()) else numbers
+
+
+def numbers(column: Any, spelling: Spelling) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """All cells as numbers, nan where they are missing; and where a cell is neither, whose number is nan too."""
+    if not spelling.unit and (spelling.decimal == "." or not is_text(column)):
+        quick = plain_numbers(column)
+        if quick is not None:
+            return quick, np.zeros(len(quick), dtype=bool)
+    place, words = texts(column)
+    read = [spelling.number(w) for w in words]
+    values = np.array([np.nan if v is None else v for v in read] + [np.nan])
+    bad = np.array([v is None for v in read] + [False])
+    return values[place], bad[place]
+
+
+def missing(column: Any) -> npt.NDArray[np.bool_]:
+    """(rows,): where a value is missing."""
+    quick = plain_numbers(column)
+    return np.isnan(quick) if quick is not None else texts(column)[0] < 0
+
+
+# --- dates ----------------------------------------------------------------------------------------------------
+
+
+def formats(values: Sequence[str]) -> list[str]:
+    """The ways to read all the values as dates."""
+    first = [form for form in FORMATS if values and parsed(values[0], form) is not None]
+    return [form for form in first if all(parsed(v, form) is not None for v in values)]
+
+
+@cache
+def parsed(text: str, form: str) -> datetime | None:
+    """The date that `text` spells, or None."""
+    try:
+        return datetime.strptime(text, form)
+    except ValueError:
+        return None
+
+
+def dates(column: Any, form: str) -> tuple[npt.NDArray[np.datetime64], npt.NDArray[np.bool_]]:
+    """(rows,): moments to the second, NaT where they are missing or none; and where they are none."""
+    if pa.types.is_temporal(column.type):
+        naive = column.cast(pa.timestamp("s"), safe=False).to_numpy(zero_copy_only=False)
+        return naive.astype("datetime64[s]"), np.zeros(len(column), dtype=bool)
+    place, words = texts(column)
+    read = [parsed(w, form) for w in words]
+    moments = np.array([np.datetime64("NaT") if d is None else np.datetime64(d, "s") for d in read] + ["NaT"])
+    bad = np.array([d is None for d in read] + [False])
+    return moments.astype("datetime64[s]")[place], bad[place]
+
+
+PARTS = ("year", "month", "day", "weekday", "hour")
+
+
+def parts(moments: npt.NDArray[np.datetime64], names: Sequence[str]) -> Floats:
+    """(rows, parts): the parts of dates, nan where there is none; Monday is 0."""
+    months = moments.astype("datetime64[M]")
+    days = moments.astype("datetime64[D]")
+    whole: dict[str, Any] = {
+        "year": lambda: moments.astype("datetime64[Y]").astype(np.float64) + 1970,
+        "month": lambda: months.astype(np.float64) % 12 + 1,
+        "day": lambda: (days - months).astype(np.float64) + 1,
+        "weekday": lambda: (days.astype(np.float64) + 3) % 7,
+        "hour": lambda: (moments - days).astype(np.float64) / 3600,
+    }
+    gone = np.isnat(moments)
+    return np.stack([np.where(gone, np.nan, whole[name]()) for name in names], axis=1)

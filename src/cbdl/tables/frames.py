@@ -1,0 +1,67 @@
+"""Models that take the data frame they were trained from: what `cbdl.load` gives for a folder that `cbdl fit` wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+from cbdl import model
+from cbdl.missing import Choice
+from cbdl.model import CBDL
+from cbdl.store import read_manifest
+from cbdl.tables.encoding import Column, choices, encode_rows, from_json
+from cbdl.tables.errors import TableError
+from cbdl.tables.files import from_frame
+
+
+@dataclass(frozen=True)
+class TableInputs:
+    """Data frames as the numbers that a model was trained with; nan where a value is missing or was never seen."""
+
+    columns: tuple[Column, ...]
+
+    def array(self, X: Any, *, gaps: bool = False) -> Any:
+        """The inputs as numbers; what is no data frame comes back as it is."""
+        if isinstance(X, np.ndarray | Tensor | list | tuple | Dataset | DataLoader):
+            return X
+        rows = encode_rows(self.columns, from_frame(X))
+        lost = np.argwhere(rows.missing | rows.unknown)
+        if len(lost) and not gaps:
+            row, at = (int(i) for i in lost[0])
+            what = "was never seen in training" if rows.unknown[row, at] else "is missing"
+            raise TableError(
+                f"column {self.columns[at].name!r}, row {row + 1}: the value {what}; predict_missing answers with the "
+                "hull over all that it could be"
+            )
+        return rows.X
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """What missing inputs could be."""
+        return choices(self.columns)
+
+
+def load(
+    path: str | Path,
+    nets: Sequence[Callable[[], nn.Module]] | None = None,
+    *,
+    device: torch.device | str = "cpu",
+) -> CBDL:
+    """The model in the folder `path`.
+
+    Networks from `cbdl.nets` are rebuilt by name. A network of the user's own is not in the folder: give its factories
+    as `nets`, one per likelihood, in order. A model that was trained from a table (`cbdl fit`) predicts for data frames
+    with the columns of that table, and `predict_missing` for those with missing values and words never seen.
+    """
+    loaded = model.load(path, nets, device=device)
+    extra = read_manifest(path)["extra"]
+    if isinstance(extra, dict) and "columns" in extra and "task" in extra:
+        loaded.encoder = TableInputs(from_json(extra["columns"]))
+    return loaded

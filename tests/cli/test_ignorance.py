@@ -1,0 +1,351 @@
+"""Ignorance about inputs on the command line: words never seen, values that are missing; and answers in all forms."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as parquet
+import pytest
+
+import cbdl
+from calls import called
+from cbdl import recipe, tables
+from cbdl.tables import TableError
+from cbdl.tables.target import held_out
+
+FAST = [
+    "--net",
+    "mlp:4",
+    "--prior",
+    "normal:0:1",
+    "--prior",
+    "normal:0:2",
+    "--steps",
+    "90",
+    "--plausible",
+    "0",
+]
+LEVELS = ("a|b", "c", 'd"e')
+
+
+def frame(rows: int = 90) -> pd.DataFrame:
+    source = np.random.default_rng(0)
+    x, c = source.normal(size=rows), source.integers(0, 3, rows)
+    noise = 0.3 * source.normal(size=rows)
+    names = np.array(LEVELS)[c]
+    kind = np.array(LEVELS)[np.digitize(x + c - 1 + noise, [-0.5, 0.8])]
+    return pd.DataFrame(
+        {"x": x, "c": names, "flag": x > 0.3, "kind": kind, "value": (2 * x + c + noise).round(2)}
+    )
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    """A table, a model of its classes and a model of its numbers."""
+    folder = tmp_path_factory.mktemp("ignorance")
+    frame().to_csv(folder / "t.csv", index=False)
+    for target, other in (("kind", "value"), ("value", "kind")):
+        code, _, err = called(
+            "fit",
+            folder / "t.csv",
+            "--target",
+            target,
+            "--drop",
+            other,
+            "--out",
+            folder / target,
+            *FAST,
+            "--quiet",
+        )
+        assert code == 0, err
+    return folder
+
+
+def answered(
+    place: Path, kind: str, rows: dict[str, list[Any]], *more: str
+) -> tuple[list[dict[str, Any]], str]:
+    """The answers for some rows, and what is said beside them."""
+    path = place / "new.csv"
+    pd.DataFrame(rows).to_csv(path, index=False)
+    code, out, err = called("predict", place / kind, path, "--json", "--digits", "15", *more)
+    assert code == 0, err
+    return [json.loads(line) for line in out.splitlines()], err
+
+
+def refused(place: Path, kind: str, rows: dict[str, list[Any]], *more: str) -> str:
+    path = place / "new.csv"
+    pd.DataFrame(rows).to_csv(path, index=False)
+    code, out, err = called("predict", place / kind, path, *more)
+    assert (code, out) == (1, "")
+    return err
+
+
+# --- words that were never seen -------------------------------------------------------------------------------
+
+
+def test_a_word_that_was_never_seen_is_all_that_are_known(place):
+    """Of classes: lower and upper probabilities are those over all levels."""
+    (strange,), err = answered(place, "kind", {"x": [0.2], "c": ["new"], "flag": [True]})
+    known, quiet = answered(place, "kind", {"x": [0.2] * 3, "c": list(LEVELS), "flag": [True] * 3})
+    for name in LEVELS:
+        lower = min(row[f"lower:{name}"] for row in known)
+        upper = max(row[f"upper:{name}"] for row in known)
+        assert (strange[f"lower:{name}"], strange[f"upper:{name}"]) == pytest.approx((lower, upper), abs=1e-9)
+    assert set(strange["set"]) >= {name for row in known for name in row["set"]}
+    assert strange["epistemic"] >= max(row["epistemic"] for row in known) - 1e-6
+    assert "1 row, 1 with words that were never seen, answered by the hull" in err
+    assert quiet == ""
+
+
+def test_an_interval_for_a_word_that_was_never_seen_holds_those_of_all_that_are_known(place):
+    (strange,), _ = answered(place, "value", {"x": [0.2], "c": ["new"], "flag": [True]}, "--method", "union")
+    known, _ = answered(
+        place, "value", {"x": [0.2] * 3, "c": list(LEVELS), "flag": [True] * 3}, "--method", "union"
+    )
+    # ends are roots, found to a tolerance of their own
+    assert strange["lower"] <= min(row["lower"] for row in known) + 1e-6
+    assert strange["upper"] >= max(row["upper"] for row in known) - 1e-6
+
+
+def test_an_unknown_word_can_be_an_error(place):
+    new = {"x": [0.2, 0.3], "c": ["c", "new"], "flag": [True, True]}
+    err = refused(place, "kind", new, "--unknown", "error")
+    assert "column 'c', row 2: 'new' was not seen in training, which had a|b, c, d\"e" in err
+
+
+# --- missing values -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gaps", [["x"], ["c"], ["x", "c"], ["x", "c", "flag"]])
+@pytest.mark.parametrize("kind", ["kind", "value"])
+def test_a_missing_value_is_ignorance(place, kind, gaps):
+    whole = {"x": [0.2], "c": ["c"], "flag": [True]}
+    (before,), _ = answered(place, kind, whole)
+    (after,), err = answered(place, kind, whole | {name: [None] for name in gaps})
+    assert after["epistemic"] > before["epistemic"] - 1e-9
+    assert after["size"] >= before["size"]
+    assert "1 with missing values" in err
+
+
+def test_missing_values_can_be_filled_in_or_be_an_error(place):
+    new = {"x": [0.2, None], "c": ["c", "c"], "flag": [True, True]}
+    middle = frame().x[held_out_of(place)[0]].quantile(0.5, interpolation="lower")
+    filled, _ = answered(place, "kind", new, "--missing", "impute")
+    known, _ = answered(place, "kind", new | {"x": [0.2, middle]})
+    assert filled[1]["probability:c"] == pytest.approx(known[1]["probability:c"], abs=1e-9)
+    assert "column 'x', row 2: the value is missing" in refused(place, "kind", new, "--missing", "error")
+
+
+def held_out_of(place: Path) -> tuple[np.ndarray, np.ndarray]:
+    """The rows that the model of classes was trained on, and those that were held out."""
+    labels = pd.Categorical(frame().kind).codes.astype(np.int64)
+    return held_out(len(labels), labels, 0.2, 0)
+
+
+def test_a_model_that_was_trained_with_filled_values_fills_them_unless_asked(tmp_path):
+    data = frame().drop(columns="value")
+    data.loc[::7, "x"] = None
+    data.to_csv(tmp_path / "t.csv", index=False)
+    code, _, err = called(
+        "fit", tmp_path / "t.csv", "--target", "kind", "--impute", "--out", tmp_path / "m", *FAST, "--quiet"
+    )
+    assert code == 0, err
+    rows = {"x": [None], "c": ["c"], "flag": [True]}
+    plain = answered(tmp_path, "m", rows)
+    assert plain == answered(tmp_path, "m", rows, "--missing", "impute")
+    hull, err = answered(tmp_path, "m", rows, "--missing", "hull")
+    assert hull[0]["epistemic"] > plain[0][0]["epistemic"]
+    assert "1 with missing values" in err
+
+
+def test_the_bound_on_completions_is_said(place):
+    new = {"x": [None, 0.1], "c": ["new", "c"], "flag": [None, True]}
+    _, err = answered(place, "kind", new, "--completions", "4")
+    assert "answered by the hull over up to 4 completions, a sample of them in 1 row" in err
+    code, out, _ = called(
+        "predict", place / "kind", place / "new.csv", "--completions", "4", "--out", place / "p.csv", "--json"
+    )
+    assert code == 0
+    assert json.loads(out) == {
+        "out": str(place / "p.csv"),
+        "rows": 2,
+        "unknown": 1,
+        "missing": 1,
+        "sampled": 1,
+    }
+
+
+def test_answers_do_not_depend_on_the_rows_beside(place):
+    gaps = {"x": [None, 0.1, 0.3, None], "c": ["new", "c", None, "c"], "flag": [True, True, None, False]}
+    together, _ = answered(place, "kind", gaps)
+    for i in range(4):
+        (alone,), _ = answered(place, "kind", {name: [values[i]] for name, values in gaps.items()})
+        for name in ("aleatoric", "epistemic", "lower:c", "upper:c"):
+            assert alone[name] == pytest.approx(together[i][name], abs=1e-6)
+        assert alone["set"] == together[i]["set"]
+
+
+def test_evaluation_counts_them(place):
+    data = frame()
+    data.loc[0, "c"] = "new"
+    data.loc[1, "x"] = None
+    data.to_csv(place / "odd.csv", index=False)
+    code, out, _ = called("evaluate", place / "kind", place / "odd.csv", "--json")
+    scores = json.loads(out)
+    assert (code, scores["rows"], scores["unknown"], scores["missing"]) == (0, 90, 1, 1)
+    code, _, err = called("evaluate", place / "kind", place / "odd.csv", "--unknown", "error")
+    assert code == 1
+    assert "'new' was not seen" in err
+
+
+# --- what is learned from training rows only ------------------------------------------------------------------
+
+
+def test_levels_fills_and_scales_come_from_the_training_rows_only(tmp_path):
+    """The held-out rows are changed beyond recognition: the model is the same, and its score warns."""
+    data = frame().drop(columns="value")
+    labels = pd.Categorical(data.kind).codes.astype(np.int64)
+    train, test = held_out(len(data), labels, 0.2, 0)
+    data.loc[train[:3], "x"] = None
+    manifests = []
+    for folder in ("plain", "odd"):
+        if folder == "odd":
+            data.loc[test, "c"] = "never seen"
+            data.loc[test, "x"] = 1e6
+        data.to_csv(tmp_path / f"{folder}.csv", index=False)
+        arguments = ["--target", "kind", "--impute", "--out", tmp_path / folder, *FAST, "--quiet", "--json"]
+        code, out, err = called("fit", tmp_path / f"{folder}.csv", *arguments)
+        assert code == 0, err
+        manifests.append(json.loads((tmp_path / folder / "manifest.json").read_text()))
+    first, second = (m["extra"]["columns"] for m in manifests)
+    assert first == second
+    known = data.x[train].dropna()
+    assert float(first[0]["fill"]) == known.quantile(0.5, interpolation="lower")
+    units = [cbdl.load(tmp_path / folder).learned.inputs for folder in ("plain", "odd")]
+    np.testing.assert_allclose(units[0].loc, units[1].loc, rtol=1e-12)
+    np.testing.assert_allclose(units[0].scale, units[1].scale, rtol=1e-12)
+    scores = json.loads(out)["held_out"]
+    assert (scores["unknown"], scores["rows"]) == (len(test), len(test))
+    assert scores["epistemic"] > manifests[0]["extra"]["held_out"]["epistemic"]
+
+
+# --- one pass, all forms --------------------------------------------------------------------------------------
+
+
+def test_parquet_has_real_lists_and_all_digits(place):
+    for kind in ("kind", "value"):
+        out = place / f"{kind}.parquet"
+        code, said, _ = called("predict", place / kind, place / "t.csv", "--out", out, "--keep", "x")
+        assert (code, said) == (0, f"{out}: 90 rows\n")
+        table = parquet.read_table(out)
+        trained = tables.answers.Trained.load(place / kind)
+        credal = trained.model.predict(
+            tables.encode_rows(trained.columns, tables.read(place / "t.csv")).X, recipe.DRAWS
+        )
+        np.testing.assert_allclose(table["epistemic"], credal.uncertainty().epistemic, atol=1e-9)
+        region = trained.region(credal, tables.answers.Options())
+        for i, own in enumerate(table["set"].to_pylist()):
+            if kind == "kind":
+                assert own == [LEVELS[j] for j in np.flatnonzero(region.mask[i])]
+            else:
+                ends = region.intervals[i]
+                np.testing.assert_allclose(own, ends[~np.isnan(ends[:, 0])], rtol=1e-9)
+
+
+def test_a_class_name_with_the_separator_in_it_survives_csv(place):
+    code, out, _ = called("predict", place / "kind", place / "t.csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    _, lines, _ = called("predict", place / "kind", place / "t.csv", "--json")
+    exact = [json.loads(line) for line in lines.splitlines()]
+    assert code == 0
+    assert [tables.split_set(row["set"]) for row in rows] == [row["set"] for row in exact]
+    assert any("a|b" in row["set"] for row in exact)
+    assert [row["decision"] for row in rows] == [row["decision"] for row in exact]
+
+
+def test_probabilities_stand_between_their_bounds(place):
+    rows, _ = answered(place, "kind", frame()[["x", "c", "flag"]].to_dict("list"), "--floor")
+    assert all(row["floor"] >= 0 for row in rows)
+    for row in rows:
+        for name in LEVELS:
+            assert row[f"lower:{name}"] <= row[f"probability:{name}"] <= row[f"upper:{name}"]
+        assert sum(row[f"probability:{name}"] for name in LEVELS) == pytest.approx(1)
+
+
+def test_the_decision_is_the_rule_that_is_asked_for(place):
+    X = frame()[["x", "c", "flag"]]
+    for kind in ("kind", "value"):
+        credal = cbdl.load(place / kind).predict(X, recipe.DRAWS)
+        mean, _ = answered(place, kind, X.to_dict("list"), "--decision", "mean")
+        maximin, _ = answered(place, kind, X.to_dict("list"))
+        if kind == "kind":
+            assert [row["decision"] for row in mean] == [LEVELS[j] for j in credal.center().argmax(-1)]
+            best = credal.decide("maximin", single=True)
+            assert [row["decision"] for row in maximin] == [LEVELS[j] for j in best]
+        else:
+            np.testing.assert_allclose([row["decision"] for row in mean], credal.mean().mean(1), rtol=1e-9)
+
+
+def test_ends_are_rounded_outwards_to_what_outcomes_can_be(place):
+    """Outcomes have two decimals; so have the ends, unless digits are asked for."""
+    exact, _ = answered(place, "value", frame()[["x", "c", "flag"]].to_dict("list"))
+    code, out, _ = called("predict", place / "value", place / "new.csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert code == 0
+    for own, row in zip(exact, rows, strict=True):
+        assert float(row["lower"]) <= own["lower"] + 1e-9
+        assert float(row["upper"]) >= own["upper"] - 1e-9
+        assert all(len(row[name].partition(".")[2]) <= 2 for name in ("lower", "upper", "decision"))
+    code, out, _ = called("predict", place / "value", place / "new.csv", "--digits", "2")
+    row = next(csv.DictReader(io.StringIO(out)))
+    assert float(row["lower"]) == float(f"{exact[0]['lower']:.2g}")
+
+
+# --- data frames ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["kind", "value"])
+def test_a_loaded_model_takes_the_frame_that_it_was_trained_from(place, kind):
+    model = cbdl.load(place / kind)
+    data = frame()
+    own = model.predict(data, recipe.DRAWS)
+    rows, _ = answered(place, kind, data[["x", "c", "flag"]].to_dict("list"))
+    np.testing.assert_allclose(own.uncertainty().epistemic, [row["epistemic"] for row in rows], atol=1e-6)
+    array = tables.encode_rows(model.encoder.columns, tables.from_frame(data)).X
+    np.testing.assert_allclose(model.predict(array).mean(), model.predict(data).mean(), atol=1e-9)
+    shuffled = data.sample(frac=1, random_state=1)[["kind", "flag", "c", "x"]]
+    again = model.predict(shuffled, recipe.DRAWS).uncertainty().epistemic
+    np.testing.assert_allclose(again, own.uncertainty().epistemic[shuffled.index], atol=1e-6)
+
+
+def test_a_frame_with_gaps_is_for_predict_missing(place):
+    model = cbdl.load(place / "kind")
+    data = frame().head(3)
+    data.loc[1, "c"] = "new"
+    data.loc[2, "x"] = None
+    with pytest.raises(TableError, match=r"column 'c', row 2: .*never seen.* predict_missing"):
+        model.predict(data)
+    with pytest.raises(TableError, match=r"column 'x', row 3: .*missing.* predict_missing"):
+        model.predict(data.drop(index=1).reset_index(drop=True).reindex([0, 0, 1]))
+    hull = model.predict_missing(data)
+    assert hull.origin.completions.tolist() == [1, 3, 5]
+    with pytest.raises(TableError, match="no column 'flag'"):
+        model.predict(data[["x", "c"]])
+    with pytest.raises(TableError, match="int is no data frame"):
+        model.predict(3)
+
+
+def test_categories_and_missing_values_of_pandas_are_understood(place):
+    model, data = cbdl.load(place / "kind"), frame()
+    plain = model.predict(data).probs
+    data["c"] = data["c"].astype("category")
+    data["x"] = data["x"].astype("Float64")
+    np.testing.assert_allclose(model.predict(data).probs, plain, atol=1e-9)
+    data.loc[0, "x"] = pd.NA
+    assert model.predict_missing(data).origin.completions.tolist()[0] == 5

@@ -1,0 +1,357 @@
+"""What would train nonsense is read right, or refused with words: the column, the place and the remedy."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calls import called
+
+FAST = [
+    "--net",
+    "mlp:4",
+    "--prior",
+    "normal:0:1",
+    "--steps",
+    "60",
+    "--plausible",
+    "0",
+    "--calibration",
+    "none",
+]
+SOURCE = np.random.default_rng(0)
+X = SOURCE.normal(size=60)
+Y = np.where(X > 0, "yes", "no")
+
+
+def table(
+    path: Path, columns: dict[str, Sequence[Any]], delimiter: str = ",", encoding: str = "utf-8"
+) -> Path:
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    path.write_bytes(file.getvalue().encode(encoding))
+    return path
+
+
+def fitted(path: Path, *more: str, target: str = "y") -> tuple[int, dict[str, Any], str]:
+    """Exit code, summary, stderr of `cbdl fit`; nothing may be left of one that failed."""
+    out = path.with_name("model")
+    before = out.exists()
+    code, told, err = called("fit", path, "--target", target, "--out", out, *FAST, "--json", "--quiet", *more)
+    assert "Traceback" not in err
+    assert not path.with_name("model.run").exists()
+    assert out.exists() == (before or code == 0)
+    return code, json.loads(told) if told else {}, " ".join(err.split())
+
+
+def columns_of(path: Path) -> dict[str, dict[str, Any]]:
+    """What the model says about its columns."""
+    described = json.loads((path.with_name("model") / "manifest.json").read_text())["extra"]["columns"]
+    return {c["name"]: c for c in described}
+
+
+# --- numbers as people write them -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spelled", "delimiter"),
+    [
+        (lambda v: f"{v:.3f}".replace(".", ","), ";"),
+        (lambda v: f"{v:.1f}%", ","),
+        (lambda v: f"{1000 * v:,.2f} %".replace("-", "\u2212"), ","),
+        (lambda v: f"${10_000 * v:,.2f}".replace("$-", "-$"), ","),
+        (lambda v: f"{10_000 * v:,.2f} €".replace(",", " ").replace(".", ","), ";"),
+    ],
+)
+def test_numbers_with_commas_signs_and_units_are_numbers(tmp_path, spelled, delimiter):
+    path = table(tmp_path / "t.csv", {"x": [spelled(v) for v in X], "y": Y}, delimiter)
+    code, summary, err = fitted(path)
+    assert (code, summary["features"]) == (0, 1), err
+    assert columns_of(path)["x"]["kind"] == "number"
+    assert called("predict", tmp_path / "model", path)[0] == 0
+    # a table in another spelling would be another number
+    table(tmp_path / "other.csv", {"x": [f"{v:.4f}" for v in X]}, ";")
+    code, _, err = called("predict", tmp_path / "model", tmp_path / "other.csv")
+    assert code == 1
+    assert "column 'x', row 1" in err
+
+
+def test_a_decimal_target_is_never_a_list_of_classes(tmp_path):
+    path = table(tmp_path / "t.csv", {"x": X, "y": [f"{v:.3f}".replace(".", ",") for v in X]}, ";")
+    code, summary, err = fitted(path)
+    assert (code, summary["task"]) == (0, "regression"), err
+    path = table(tmp_path / "u.csv", {"x": X, "y": [f"{v:.3f}" for v in X]})
+    code, _, err = fitted(path, "--task", "classification", "--overwrite")
+    assert code == 1
+    assert "holds decimals" in err
+    assert "--task regression" in err
+
+
+def test_a_comma_that_may_be_decimal_or_thousand_is_asked_about(tmp_path):
+    path = table(tmp_path / "t.csv", {"x": [f"{i % 9 + 1},{100 + 13 * i}" for i in range(60)], "y": Y}, ";")
+    code, _, err = fitted(path)
+    assert code == 1
+    assert "column 'x': '1,100' may be 1100 or 1.1; say --decimal . or --decimal ," in err
+    for sign, largest in ((".", 9000), (",", 9)):
+        assert fitted(path, "--decimal", sign, "--overwrite")[0] == 0
+        assert max(v for (v,) in columns_of(path)["x"]["values"]) >= largest
+
+
+def test_numbers_with_a_slip_are_named(tmp_path):
+    path = table(tmp_path / "t.csv", {"x": [*X[:-1], "1o"], "y": Y})
+    assert "column 'x', row 60: '1o' is not a finite number" in fitted(path, "--held-out", "0")[2]
+    path = table(tmp_path / "u.csv", {"x": X, "y": [*X[:-1], "1o"]})
+    assert "the target 'y', row 60: '1o' is not a finite number" in fitted(path)[2]
+
+
+# --- columns that teach nothing, or the wrong thing -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("form", "hint"),
+    [("%Y-%m-%d", ""), ("%d.%m.%Y", ""), ("%Y-%m-%d %H:%M:%S", ""), ("%d/%m/%Y", ":%d/%m/%Y")],
+)
+def test_dates_are_no_category_and_their_parts_are_offered(tmp_path, form, hint):
+    days = np.datetime64("2024-01-01T05:00:00") + np.arange(60) * np.timedelta64(31, "h")
+    when = [d.item().strftime(form) for d in days]
+    path = table(tmp_path / "t.csv", {"x": X, "day": when, "y": Y})
+    code, _, err = fitted(path)
+    assert code == 1
+    assert "column 'day' holds dates" in err
+    assert "--date day" in err
+    code, summary, err = fitted(path, "--date", f"day{hint}")
+    parts = columns_of(path)["day"]["parts"]
+    assert (code, summary["features"]) == (0, 1 + len(parts)), err
+    assert parts[:3] == ["month", "day", "weekday"]
+    assert called("predict", tmp_path / "model", path)[0] == 0
+
+
+def test_a_date_that_may_be_american_is_asked_about(tmp_path):
+    path = table(tmp_path / "t.csv", {"x": X, "day": [f"0{i % 9 + 1}/02/2024" for i in range(60)], "y": Y})
+    code, _, err = fitted(path, "--date", "day")
+    assert code == 1
+    assert "may be %d/%m/%Y or %m/%d/%Y" in err
+
+
+def test_parts_of_dates_are_those_of_the_calendar(tmp_path):
+    from cbdl.tables import cells
+
+    days = np.datetime64("1999-12-28") + np.arange(900)
+    parts = cells.parts(days.astype("datetime64[s]"), cells.PARTS)
+    assert parts[:, :4].tolist() == [[d.year, d.month, d.day, d.weekday()] for d in days.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "said"),
+    [
+        ("n", range(60), "numbers the rows"),
+        ("n", range(1, 61), "numbers the rows"),
+        ("customer_id", 1_000_000 + 7 * SOURCE.permutation(60), "numbers the rows"),
+        ("name", [f"Person {i}" for i in range(60)], "60 different values in 60 rows"),
+    ],
+)
+def test_identifiers_are_refused_and_can_be_dropped_or_used(tmp_path, name, values, said):
+    path = table(tmp_path / "t.csv", {"x": X, name: values, "y": Y})
+    code, _, err = fitted(path, "--held-out", "0")
+    assert code == 1
+    assert said in err
+    assert f"--drop {name}" in err
+    assert fitted(path, "--drop", name)[0] == 0
+    if name != "name":
+        assert fitted(path, "--use", name, "--overwrite")[0] == 0
+
+
+def test_years_and_ordinary_whole_numbers_are_no_identifiers(tmp_path):
+    path = table(tmp_path / "t.csv", {"year": range(1960, 2020), "age": SOURCE.integers(1, 90, 60), "y": Y})
+    assert fitted(path)[0] == 0
+
+
+def test_constant_columns_are_left_out_with_a_word(tmp_path):
+    path = table(tmp_path / "t.csv", {"x": X, "one": ["1"] * 60, "word": ["w"] * 60, "y": Y})
+    with pytest.warns(UserWarning, match=r"2 columns have one value .*left out: 'one', 'word'"):
+        code, summary, _ = fitted(path)
+    assert (code, summary["features"]) == (0, 1)
+    only = table(tmp_path / "new.csv", {"x": X})
+    assert called("predict", tmp_path / "model", only)[0] == 0
+    path = table(tmp_path / "u.csv", {"one": ["1"] * 60, "y": Y})
+    assert "nothing to learn from" in fitted(path, "--overwrite")[2]
+
+
+@pytest.mark.parametrize("value", ["3.5", "1", "a"])
+@pytest.mark.parametrize("task", ["auto", "regression", "classification"])
+def test_a_constant_target_is_refused(tmp_path, value, task):
+    path = table(tmp_path / "t.csv", {"x": X, "y": [value] * 60})
+    code, _, err = fitted(path, "--task", task)
+    assert code == 1
+    assert "nothing to tell apart" in err or "not a finite number" in err
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_table_of_a_row_or_three_is_refused(tmp_path, rows):
+    path = table(tmp_path / "t.csv", {"x": X[:rows], "y": ["a", "b", "a"][:rows]})
+    code, _, err = fitted(path)
+    assert code == 1
+    assert f"has {rows} row" in err
+    assert "at least 10" in err
+
+
+def test_labels_of_one_number_are_one_class(tmp_path):
+    path = table(tmp_path / "t.csv", {"x": X, "y": np.where(X > 0, ["1", "1.0"] * 30, ["0", "0.0"] * 30)})
+    code, summary, _ = fitted(path)
+    assert (code, summary["classes"]) == (0, ["0", "1"])
+
+
+def test_the_target_cannot_be_dropped(tmp_path):
+    path = table(tmp_path / "t.csv", {"x": X, "y": Y})
+    code, _, err = fitted(path, "--drop", "y")
+    assert code == 2
+    assert "--drop y: that is the target" in err
+
+
+def test_all_columns_with_missing_values_are_named_in_one_message(tmp_path):
+    gaps = {f"x{i}": [*X[:i], "NA", *X[i + 1 :]] for i in range(3)}
+    code, _, err = fitted(table(tmp_path / "t.csv", {**gaps, "z": X, "y": Y}))
+    assert code == 1
+    assert re.findall(r"column '(\w+)' has 1 missing value \(row (\d)\)", err) == [
+        ("x0", "1"),
+        ("x1", "2"),
+        ("x2", "3"),
+    ]
+    assert "--impute" in err
+
+
+# --- files as people save them --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_marked_encodings_are_read(tmp_path, encoding):
+    path = table(tmp_path / "t.csv", {"größe": X, "c": ["ä", "ö"] * 30, "y": Y}, encoding=encoding)
+    code, _, err = fitted(path)
+    assert code == 0, err
+    assert set(columns_of(path)) == {"größe", "c"}
+    assert columns_of(path)["c"]["levels"] == ["ä", "ö"]
+    assert called("predict", tmp_path / "model", path)[0] == 0
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16-le"])
+def test_other_encodings_are_refused_with_the_option_that_reads_them(tmp_path, encoding):
+    path = table(tmp_path / "t.csv", {"x": X, "c": ["ä", "ö"] * 30, "y": Y}, encoding=encoding)
+    code, _, err = fitted(path)
+    assert code == 1
+    assert f"--encoding {encoding}" in err
+    assert fitted(path, "--encoding", encoding)[0] == 0
+    assert called("predict", tmp_path / "model", path)[0] == 1
+    assert called("predict", tmp_path / "model", path, "--encoding", encoding)[0] == 0
+    assert called("evaluate", tmp_path / "model", path, "--encoding", encoding)[0] == 0
+    code, _, err = called("predict", tmp_path / "model", path, "--encoding", "klingon")
+    assert code == 2
+    assert "--encoding is 'klingon'" in err
+
+
+@pytest.mark.parametrize(
+    ("delimiter", "option"), [("|", None), ("\t", None), (":", ":"), (" ", " "), ("\t", "tab")]
+)
+def test_other_delimiters(tmp_path, delimiter, option):
+    path = table(tmp_path / "t.csv", {"x": X, "z": X, "y": Y}, delimiter)
+    more = [] if option is None else ["--delimiter", option]
+    code, summary, err = fitted(path, *more)
+    assert (code, summary.get("features")) == (0, 2), err
+    assert called("predict", tmp_path / "model", path, *more)[0] == 0
+    code, _, err = fitted(path, "--delimiter", "::", "--overwrite")
+    assert code == 2
+    assert "--delimiter is '::'" in err
+
+
+# --- a fit that cannot end well -------------------------------------------------------------------------------
+
+
+def test_held_out_rows_are_stratified(tmp_path):
+    """A class of 5 in 100 rows: one of them is held out, whatever the seed."""
+    from cbdl.tables.target import held_out
+
+    labels = np.array([0] * 55 + [1] * 39 + [2] * 5 + [3])
+    for seed in range(20):
+        train, test = held_out(len(labels), labels, 0.2, seed)
+        assert sorted([*train, *test]) == list(range(100))
+        kept = np.bincount(labels[test], minlength=4)
+        assert (np.abs(kept - [11, 7.8, 1, 0]) <= 1).all()
+        assert kept[3] == 0
+        assert set(labels[train]) == {0, 1, 2, 3}
+    path = table(tmp_path / "t.csv", {"x": SOURCE.normal(size=100), "y": labels})
+    assert fitted(path)[0] == 0
+
+
+def test_a_class_of_few_rows_is_never_held_out_as_a_whole():
+    from cbdl.tables.target import held_out
+
+    labels = SOURCE.integers(0, 7, 40)
+    for share in (0.0, 0.1, 0.5, 0.9):
+        train, test = held_out(40, labels, share, 0)
+        assert set(labels[train]) == set(labels)
+        assert abs(len(test) - 40 * share) <= 7
+
+
+def test_numbers_too_large_for_the_model_are_named_with_their_column(tmp_path):
+    path = table(tmp_path / "t.csv", {"z": X, "x": [*X[:-1], 1e300], "y": Y})
+    for share, said in (("0", "column 'x' holds 1e+300"), ("0.2", "column 'x', row 60: 1e+300 is too large")):
+        code, _, err = fitted(path, "--held-out", share)
+        assert code == 1
+        assert said in err
+    assert fitted(table(tmp_path / "u.csv", {"z": X, "x": X, "y": Y}))[0] == 0
+    code, out, err = called("predict", tmp_path / "model", path)
+    assert (code, out) == (1, "")
+    assert "column 'x', row 60: 1e+300 is too large" in err
+
+
+def test_a_large_target_is_named(tmp_path):
+    code, _, err = fitted(table(tmp_path / "t.csv", {"x": X, "y": [*X[:-1], 1e300]}))
+    assert code == 1
+    assert "the target 'y' holds 1e+300" in err
+
+
+def test_a_fit_that_diverged_says_so_and_does_not_block_the_next(tmp_path):
+    path = table(tmp_path / "t.csv", {"x": X, "y": Y})
+    with pytest.warns(UserWarning, match="was stopped at step 0"):
+        code, told, err = fitted(path, "--prior", "normal:1e200:1")
+    assert code == 0, "one of two members is well"
+    assert len(told["failed"]) == 1
+    assert not told["converged"]
+    alone = [a for a in FAST if a not in ("--prior", "normal:0:1")]
+    arguments = ["fit", path, "--target", "y", "--out", tmp_path / "m"]
+    code, out, err = called(*arguments, "--prior", "normal:1e200:1", *alone)
+    assert (code, out) == (1, "")
+    assert err.startswith("Error: the training diverged")
+    assert not list(tmp_path.glob("m*.run"))
+    assert called(*arguments, *FAST)[0] == 0
+
+
+@pytest.mark.parametrize("place", ["/proc/nix/model", "t.csv/model"])
+def test_a_place_that_cannot_be_written_is_told_before_training(tmp_path, monkeypatch, place):
+    monkeypatch.chdir(tmp_path)
+    table(tmp_path / "t.csv", {"x": X, "y": Y})
+    monkeypatch.setattr("cbdl.model.CBDL.fit", None)
+    code, out, err = called("fit", "t.csv", "--target", "y", "--out", place, *FAST)
+    assert (code, out) == (2, "")
+    assert f"--out is {place}" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission_is_told_before_training(tmp_path):
+    path = table(tmp_path / "t.csv", {"x": X, "y": Y})
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    code, _, err = called("fit", path, "--target", "y", "--out", closed / "model", *FAST)
+    assert code == 2
+    assert "can be written" in err
