@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,8 +16,6 @@ from cbdl.bayes import likelihoods, priors
 from cbdl.bayes.cohort import Cohort, Member
 from cbdl.bayes.data import Data, prepare
 from cbdl.bayes.learned import Part
-from cbdl.bayes.methods.begun import Begun, beyond_folds
-from cbdl.bayes.methods.protocol import Method
 from cbdl.bayes.train import Interrupted, Run
 from cbdl.left_out import folds_for
 
@@ -84,11 +81,10 @@ def test_what_a_fold_holds_does_not_reach_its_own_members() -> None:
     assert np.abs(one[~fold] - two[~fold]).mean() > 1e-3
 
 
-def test_folds_do_not_change_members_that_start_anew() -> None:
+def test_folds_do_not_change_the_members_themselves() -> None:
     X, y = rows()
-    short = cbdl.MeanField(epochs=3)
     with_folds, without = (
-        model(method=short, dtype=torch.float64).fit(X, y, folds=count) for count in (3, 0)
+        model(method=BRIEF, dtype=torch.float64).fit(X, y, folds=count) for count in (3, 0)
     )
     for a, b in zip(with_folds.learned.parts.values(), without.learned.parts.values(), strict=True):
         assert a.cohort.members == b.cohort.members
@@ -99,35 +95,6 @@ def part_chains(part: Part) -> torch.Tensor:
     chains = part.posterior.chains()
     assert chains is not None
     return chains[0]
-
-
-def test_chains_go_on_from_where_those_without_a_fold_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chain c of a member from the last draw without fold c, without an optimisation."""
-    X, y = rows()
-    began: list[tuple[Part, Method]] = []
-
-    def seen(method: Method, without: Sequence[Part]) -> Method:
-        began.append((without[0], beyond_folds(method, without)))
-        return began[-1][1]
-
-    monkeypatch.setattr("cbdl.model.beyond_folds", seen)
-    made = model(method=BRIEF, dtype=torch.float64).fit(X, y, folds=3)
-    (part, method), chains = began[0], part_chains(began[0][0])
-    assert isinstance(method, Begun)
-    assert method.method == replace(BRIEF, optimise=0)
-    cohort = made.learned.parts[0].cohort
-    chain = cohort.members[1].another(1)
-    placed = method._placed(replace(cohort, members=(cohort.members[0], chain)))
-    for i, (k, fold) in enumerate([(0, 0), (1, 1)]):
-        (place,) = [j for j, m in enumerate(part.cohort.members) if (m.k, m.fold) == (k, fold)]
-        torch.testing.assert_close(placed.initial[i], chains[place, 0, -1], rtol=0, atol=0)
-
-
-def test_more_chains_than_folds_start_anew() -> None:
-    X, y = rows()
-    many = replace(BRIEF, chains=3)
-    one, other = (model(method=many, dtype=torch.float64).fit(X, y, folds=count) for count in (2, 0))
-    torch.testing.assert_close(*(part_chains(m.learned.parts[0]) for m in (one, other)), rtol=0, atol=1e-6)
 
 
 def test_members_that_folds_refute_are_not_trained_on_all_rows() -> None:
@@ -151,7 +118,7 @@ def test_a_run_by_folds_that_is_stopped_goes_on(tmp_path: Path) -> None:
     """Stopped while all rows are learned: the folds are not learned again, and all is as if it had never stopped."""
     X, y = rows()
     whole = model(method=BRIEF, plausible=0.01).fit(X, y)
-    asked = iter([False] * 55 + [True] * 1000)
+    asked = iter([False] * 45 + [True] * 1000)
     stopped = model(method=BRIEF, plausible=0.01)
     run = Run(verbose=False, stop=lambda: next(asked))
     with pytest.MonkeyPatch.context() as patch:

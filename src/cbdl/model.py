@@ -21,7 +21,6 @@ from cbdl.bayes.diagnostics import Diagnostics, diagnose
 from cbdl.bayes.learned import Chains, Learned, Part, check_chains, in_order
 from cbdl.bayes.likelihoods import Likelihood, agree
 from cbdl.bayes.methods import MeanField, Method
-from cbdl.bayes.methods.begun import beyond_folds
 from cbdl.bayes.methods.protocol import check_method_argument
 from cbdl.bayes.plausible import GridWarning, Plausibility, check_cut, judge
 from cbdl.bayes.predictive import averages, simulate
@@ -131,7 +130,7 @@ class CBDL:
         random augmentation stays random. A DataLoader is streamed unless `stream=False`.
         With `checkpoint_dir`, the same call after a crash goes on where it stopped. `folds`: first train every pair
         without each of so many folds of the rows, for `left_out`; None: five if `plausible` needs them and the rows are
-        few. Pairs that are then refuted are not trained any further, and chains of `MCLMC` go on from there.
+        few. Pairs that are then refuted are not trained any further.
         """
         todo = self._tasks()  # steps 1 and 2
         data = self._prepare(X, y, sample_weight, validation, standardize=self.standardize, stream=stream)
@@ -390,7 +389,7 @@ class CBDL:
             verdict = self._verdict(left, members, self._cut)
             todo = [task for one in todo if (task := one.except_for(verdict.dropped)).members]
             left = left.only([i for i, m in enumerate(members) if m not in verdict.dropped])
-        self._train(todo, data, checkpoint_dir, beyond_folds(self.method, without))
+        self._train(todo, data, checkpoint_dir, self.method)
         self._left_out, self._plausibility = left, verdict
         return self
 

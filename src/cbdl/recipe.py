@@ -20,13 +20,13 @@ MANY = 500
 """Rows from which on networks have a third hidden layer; with fewer of them it is seldom learned in the time given."""
 NOISES: tuple[Scale, ...] = ("learned", "heteroscedastic")
 """Noise of a regression: the same for every input, and one that varies with it. Each is a likelihood."""
-STEPS = 4000
-"""Steps of the training: a fifth to optimise, two fifths to warm up, the rest to sample."""
+STEPS = 5000
+"""Steps of the training: two fifths to optimise, three tenths to warm up, the rest to sample."""
 CHAINS = 4
 CHAINS_OF: dict[str, Chains] = {"classification": "extremes", "regression": "averaged"}
 """What chains are to predictions. For classes the set then tells new inputs from known ones far better; for real
 outcomes it would take four times as long."""
-PLAUSIBLE = 0.05
+PLAUSIBLE = 0.01
 """Members stay whose plausibility is at least this (`CBDL.plausible`)."""
 DRAWS = 32
 """Draws of the parameters behind a prediction, of every extreme: of classes these are chains."""
@@ -59,11 +59,11 @@ def method(steps: int = STEPS, *, temperature: float = 1.0) -> MCLMC:
     """The inference method of the default model, of so many steps.
 
     >>> method().steps
-    4000
+    5000
     """
     if int(steps) != steps or steps < 60:
         raise ValueError(f"steps is {steps}; give a whole number of at least 60")
-    optimise, warmup = int(steps) // 5, int(steps) * 2 // 5
+    optimise, warmup = int(steps) * 2 // 5, int(steps) * 3 // 10
     thin = max(1, (int(steps) - optimise - warmup) // 50)
     draws = (int(steps) - optimise - warmup) // thin
     return MCLMC(

@@ -1,12 +1,8 @@
-"""A method whose members start where others ended: those of the fit before, or those that have not seen a fold.
-
-Chains that have learned all rows but a fold are near what all rows say. Chains of the whole data that start there need
-no optimisation and little warm-up, so that what it costs to judge members is not paid twice.
-"""
+"""A method whose members start where those of the fit before ended."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -14,7 +10,7 @@ from torch import Tensor
 
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.forward import Buffers
-from cbdl.bayes.learned import Learned, Part
+from cbdl.bayes.learned import Learned
 from cbdl.bayes.rows import TrainingData
 from cbdl.bayes.train import Run
 
@@ -98,22 +94,3 @@ def after(method: Method, before: Learned) -> Begun:
             own = {name: b[i] for name, b in posterior.buffers.items()}
             starts[m.k, s, 0] = Start(centre[i], posterior.noise[i], own)
     return Begun(method, starts)
-
-
-def beyond_folds(method: Method, without: Sequence[Part]) -> Method:
-    """`method` for all rows, with chain c of every member where that without fold c ended; as it is if it has more
-    chains than there are folds, or none.
-    """
-    onward, chains = method.onward(), method.apart()[1]
-    ends = [part.posterior.chains() for part in without]
-    folds = min((1 + max(m.fold or 0 for m in part.cohort.members) for part in without), default=0)
-    if onward is None or chains > folds or any(end is None for end in ends):
-        return method
-    starts: dict[Key, Start] = {}
-    for part, end in zip(without, ends, strict=True):
-        assert end is not None
-        points, noises = (x[:, 0, -1] for x in end)
-        for i, m in enumerate(part.cohort.members):
-            own = {name: b[i] for name, b in part.posterior.buffers.items()}
-            starts[m.k, m.s, m.fold or 0] = Start(points[i], noises[i], own)
-    return Begun(onward, starts)

@@ -155,11 +155,6 @@ class Method(ABC):
         """A shorter run that is enough to compare members, and to see how well they predict what they have not seen."""
         return self
 
-    def onward(self) -> Method | None:
-        """The method for chains that start near their posterior, at a draw from one of nearly the same data; None: the
-        method does not care where it starts, and takes as long from anywhere."""
-        return None
-
     def continuing(self) -> Method:
         """The method with which a model learns from more data, after posteriors have become priors."""
         return self
