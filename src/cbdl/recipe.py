@@ -63,7 +63,7 @@ def method(steps: int = STEPS, *, temperature: float = 1.0) -> MCLMC:
     """
     if int(steps) != steps or steps < 60:
         raise ValueError(f"steps is {steps}; give a whole number of at least 60")
-    optimise, warmup = int(steps) * 2 // 5, int(steps) * 3 // 10
+    optimise, warmup = int(steps) * 2 // 5, max(20, int(steps) * 3 // 10)
     thin = max(1, (int(steps) - optimise - warmup) // 50)
     draws = (int(steps) - optimise - warmup) // thin
     return MCLMC(
