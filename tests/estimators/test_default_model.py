@@ -20,6 +20,7 @@ def halves(load: Any) -> tuple[Any, ...]:
     )
 
 
+@pytest.mark.filterwarnings("ignore::cbdl.bayes.plausible.GridWarning")  # so short a run judges roughly
 @pytest.mark.parametrize("steps", [600, pytest.param(recipe.STEPS, marks=pytest.mark.slow)])
 def test_the_defaults_learn_iris_and_keep_both_promises(steps: int) -> None:
     """The default model, a fifth as long in the quick tests."""
