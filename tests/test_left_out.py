@@ -146,6 +146,17 @@ def test_left_out_rows_score_as_fresh_ones_do() -> None:
     assert ours.rows.tolist() == list(range(60))
 
 
+def test_of_many_rows_some_are_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = rows()
+    whole = model(method=BRIEF, dtype=torch.float64).fit(X, y, folds=4).left_out()
+    monkeypatch.setattr("cbdl.left_out.ROWS", 15)
+    some = model(method=BRIEF, dtype=torch.float64).fit(X, y, folds=4).left_out()
+    assert len(some.rows) == 15
+    assert torch.equal(some.rows, some.rows.unique())
+    torch.testing.assert_close(some.score, whole.score[some.rows], rtol=0, atol=1e-6)
+    assert len(some.counts) == len(some.predictive.numbers[0]) == 15
+
+
 @pytest.mark.parametrize("folds", [0, 3])
 def test_scores_are_densities_in_the_units_of_the_outcomes(folds: int) -> None:
     """Outcomes in thousandths: every density is a thousandth."""
@@ -208,14 +219,13 @@ def test_what_cannot_be_left_out_is_said() -> None:
 
 
 def test_folds_are_trained_where_they_are_needed() -> None:
-    assert folds_for("auto", 0.01, 500) == 5
-    assert folds_for("auto", 0.01, 50_000) == 0
-    assert folds_for(None, 0.0, 500) == 0
-    assert folds_for(None, 0.01, 500) == 5
-    assert folds_for("weights", 0.01, 500) == 0
-    assert folds_for("folds", 0.0, 50_000) == 5
+    assert folds_for("auto", 0.01) == 5
+    assert folds_for(None, 0.0) == 0
+    assert folds_for(None, 0.01) == 5
+    assert folds_for("weights", 0.01) == 0
+    assert folds_for("folds", 0.0) == 5
     with pytest.raises(ValueError, match="calibration is 'x'"):
-        folds_for("x", 0.0, 10)
+        folds_for("x", 0.0)
 
 
 def test_a_pickled_model_keeps_its_members_and_forgets_its_rows() -> None:

@@ -21,10 +21,11 @@ from cbdl.prediction import Predictive, forgotten, predict
 
 How = Literal["auto", "weights", "folds"]
 ROWS = 2048
-"""At most so many rows are left out by weights; of more, that many are picked at random."""
+"""At most so many rows are predicted as if they had not been seen; of more, that many are picked at random."""
 FOLDS = 5
 FEW = 2048
-"""Up to so many rows "auto" means folds: there single rows matter, and training again is cheap."""
+"""Up to so many rows a model of any networks is trained by folds, if it must tell who is plausible and nobody says how:
+training again is cheap there. Tables always are: weights find networks that have learned the noise far too good."""
 DRAWS = 64
 """Draws of every member behind the prediction of a left-out row."""
 
@@ -67,12 +68,12 @@ def check_folds(folds: int) -> int:
     return int(folds)
 
 
-def folds_for(calibration: str | None, plausible: float, rows: int) -> int:
-    """How many folds are needed to calibrate, and to tell who is plausible."""
+def folds_for(calibration: str | None, plausible: float) -> int:
+    """How many folds a table needs to calibrate, and to tell who is plausible."""
     if calibration is not None and calibration not in ("auto", "weights", "folds"):
         raise ValueError(f'calibration is {calibration!r}; give "auto", "weights", "folds" or None')
-    few = rows <= FEW and (calibration == "auto" or (calibration is None and plausible > 0))
-    return FOLDS if few or calibration == "folds" else 0
+    needed = calibration in ("auto", "folds") or (calibration is None and plausible > 0)
+    return FOLDS if needed else 0
 
 
 def by_weights(learned: Learned, data: Data, draws: int = DRAWS) -> LeftOut:
@@ -95,12 +96,13 @@ def by_weights(learned: Learned, data: Data, draws: int = DRAWS) -> LeftOut:
 
 
 def by_folds(parts: Sequence[Part], data: Data, seed: int, draws: int = DRAWS) -> LeftOut:
-    """Every fold of the rows predicted by the members of `parts` that were trained without it."""
+    """Every row predicted by the members of `parts` that were trained without its fold."""
     assert data.folds is not None
     folds = int(data.folds.max()) + 1
+    asked = data.some(ROWS, seed).to(data.x.device)
     rows, score, predictives = [], [], []
     for f in range(folds):
-        places = (data.folds == f).nonzero().flatten()
+        places = asked[data.folds[asked] == f]
         learned = Learned.of([_without(part, f) for part in parts], data, seed)
         draws = min(draws, learned.distinct or draws)
         rows.append(places.cpu())
@@ -109,8 +111,8 @@ def by_folds(parts: Sequence[Part], data: Data, seed: int, draws: int = DRAWS) -
     order = torch.cat(rows).argsort()
     joined = Predictive.join(predictives).at(order)
     return LeftOut(
-        torch.arange(data.rows),
-        _counts(data),
+        asked.cpu(),
+        _counts(data)[asked.cpu()],
         torch.cat(score)[order],
         joined,
         0.0,

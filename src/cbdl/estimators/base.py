@@ -57,7 +57,7 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
             device=self.device,
             dtype=recipe.DTYPE,
             verbose=self.verbose,
-        ).fit(X, y, sample_weight=weights, folds=folds_for(self.calibration, self.plausible, len(X)))
+        ).fit(X, y, sample_weight=weights, folds=folds_for(self.calibration, self.plausible))
         self.conformity_ = None if self.calibration is None else self._levels(model)
         model.method = method
         self.model_ = model

@@ -138,7 +138,7 @@ def _fit(path: Path, out: Path, settings: Settings, engine: Engine | None, verbo
         engine=engine,
         verbose=verbose,
     )
-    count = folds_for(settings.calibration, settings.plausible, len(table.train))
+    count = folds_for(settings.calibration, settings.plausible)
     with _once():
         model.fit(table.X, table.labels, checkpoint_dir=run_folder(out), folds=count)
         state = _state(model)
