@@ -26,7 +26,7 @@ CHAINS = 4
 CHAINS_OF: dict[str, Chains] = {"classification": "extremes", "regression": "averaged"}
 """What chains are to predictions. For classes the set then tells new inputs from known ones far better; for real
 outcomes it would take four times as long."""
-PLAUSIBLE = 0.01
+PLAUSIBLE = 0.05
 """Members stay whose plausibility is at least this (`CBDL.plausible`)."""
 DRAWS = 32
 """Draws of the parameters behind a prediction, of every extreme: of classes these are chains."""
