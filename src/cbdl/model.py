@@ -387,8 +387,10 @@ class CBDL:
         verdict, members = None, in_order(m for task in todo for m in task.members)
         if self._cut > 0:
             verdict = self._verdict(left, members, self._cut)
-            todo = [task for one in todo if (task := one.except_for(verdict.dropped)).members]
-            left = left.only([i for i, m in enumerate(members) if m not in verdict.dropped])
+            fallen = verdict.dropped
+            fewer = (task.only(m for m in task.members if m not in fallen) for task in todo)
+            todo = [task for task in fewer if task.members]
+            left = left.only([i for i, m in enumerate(members) if m not in fallen])
         self._train(todo, data, checkpoint_dir, self.method)
         self._left_out, self._plausibility = left, verdict
         return self

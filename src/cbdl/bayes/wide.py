@@ -23,12 +23,12 @@ Slope: TypeAlias = Callable[[Any, Tensor, Tensor, Tensor], Tensor]
 
 aten: Any = torch.ops.aten
 
-ELEMENTWISE: dict[type[nn.Module], Slope] = {
+ELEMENTWISE: dict[type[nn.Module], Slope | None] = {
     nn.ReLU: lambda m, g, x, y: aten.threshold_backward(g, y, 0, grad_input=g),
     nn.Tanh: lambda m, g, x, y: aten.tanh_backward(g, y, grad_input=g),
     nn.Sigmoid: lambda m, g, x, y: aten.sigmoid_backward(g, y, grad_input=g),
     nn.GELU: lambda m, g, x, y: aten.gelu_backward(g, x, approximate=m.approximate, grad_input=g),
-    nn.SiLU: lambda m, g, x, y: aten.silu_backward(g, x, grad_input=g),
+    nn.SiLU: None,  # by its gate, sigmoid(x), which is kept: to compute it anew would cost the most of all
     nn.LeakyReLU: lambda m, g, x, y: aten.leaky_relu_backward(g, x, m.negative_slope, False, grad_input=g),
     nn.ELU: lambda m, g, x, y: aten.elu_backward(g, m.alpha, 1, 1, False, x, grad_input=g),
     nn.Softplus: lambda m, g, x, y: aten.softplus_backward(g, x, m.beta, m.threshold, grad_input=g),
@@ -37,6 +37,13 @@ ELEMENTWISE: dict[type[nn.Module], Slope] = {
     nn.Hardswish: lambda m, g, x, y: aten.hardswish_backward(g, x),
     nn.LogSigmoid: lambda m, g, x, y: g.mul_(torch.sigmoid(-x)),
 }
+"""The functions that a stack may have, and their slopes."""
+
+INTO: dict[type[nn.Module], Callable[[Tensor, Tensor], Tensor]] = {
+    nn.ReLU: lambda x, out: torch.clamp_min(x, 0, out=out),
+    nn.Tanh: lambda x, out: torch.tanh(x, out=out),
+}
+"""(input, where the output goes) -> output, for the functions that can write into given memory."""
 
 
 class Space:
@@ -68,7 +75,7 @@ class Affine:
 @dataclass(frozen=True)
 class Pointwise:
     module: nn.Module
-    slope: Slope
+    slope: Slope | None
 
 
 Step: TypeAlias = Affine | Pointwise
@@ -137,10 +144,11 @@ def outputs(steps: list[Step], layout: Layout, theta: Tensor, x: Tensor, space: 
         if isinstance(step, Affine):
             shape = (theta.shape[0], layout.entries[step.weight].shape[0], h.shape[-1])
             h = _affine(step, layout, parts, h, space.lend("values", i, shape, theta))
-        elif isinstance(step.module, nn.SiLU):
-            # x * sigmoid(x), of which the slope needs both factors
+        elif step.slope is None:
             gate = torch.sigmoid(h, out=space.same("gates", i, h))
             h = torch.mul(h, gate, out=space.same("values", i, h))
+        elif (into := INTO.get(type(step.module))) is not None:
+            h = into(h, space.same("values", i, h))
         else:
             # not in place, even if the module says so: its input may be needed for the gradient
             h = step.module(h.clone() if getattr(step.module, "inplace", False) else h)
@@ -197,7 +205,7 @@ def gradient(
 
 def _through(step: Pointwise, i: int, slope: Tensor, seen: list[Tensor], space: Space) -> Tensor:
     """The gradient by the input of step `i`, which is elementwise, written over that by its output."""
-    if isinstance(step.module, nn.SiLU):
+    if step.slope is None:
         gate = space.same("gates", i, seen[i])
         # y + gate (1 - y), for y = x gate
         return slope.mul_(torch.lerp(seen[i], gate.new_ones(()), gate, out=gate))

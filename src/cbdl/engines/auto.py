@@ -39,20 +39,21 @@ class Auto:
         every_seconds: float = 60.0,
     ) -> list[tuple[Cohort, Posterior]]:
         """Train every task; one (cohort, posterior) each, in order."""
-        engine = self._engine(todo, data, method)
-        try:
+
+        def by(engine: Local | Processes) -> list[tuple[Cohort, Posterior]]:
             return engine.train(
                 todo, data, method, run, checkpoint_dir=checkpoint_dir, every_seconds=every_seconds
             )
+
+        try:
+            return by(self._engine(todo, data, method))
         except Unsendable:
-            return Local().train(
-                todo, data, method, run, checkpoint_dir=checkpoint_dir, every_seconds=every_seconds
-            )
+            return by(Local())
 
     def _engine(self, todo: Sequence[Task], data: TrainingData, method: Method) -> Local | Processes:
         workers = min(cores(), torch.get_num_threads())
         rows = method.effort(data)
         if workers == 1 or rows == 0 or data.held.x.device.type != "cpu":
             return Local()
-        work = sum(len(task.members) * rows * task.cohort(data).layout.size for task in todo)
-        return Processes(workers) if work > LONG else Local()
+        parameters = (len(t.members) * t.only(t.members[:1]).cohort(data).layout.size for t in todo)
+        return Processes(workers) if rows * sum(parameters) > LONG else Local()

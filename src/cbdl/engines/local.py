@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -38,9 +38,9 @@ class Task:
         ks = [_spelled(m) for m in self.members]
         return f"likelihood-{self.s}-priors-{'-'.join(ks) if len(ks) <= 8 else ks[0] + '-to-' + ks[-1]}"
 
-    def except_for(self, members: Collection[Member]) -> Task:
-        """The same without some of its members."""
-        return replace(self, members=tuple(m for m in self.members if m not in members))
+    def only(self, members: Iterable[Member]) -> Task:
+        """The same with these members instead."""
+        return replace(self, members=tuple(members))
 
     def cohort(self, data: TrainingData) -> Cohort:
         return Cohort.of(

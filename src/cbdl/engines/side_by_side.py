@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cbdl.bayes.cohort import Member
 from cbdl.bayes.learned import Part
 from cbdl.bayes.methods.protocol import Method
 from cbdl.bayes.rows import TrainingData
@@ -51,7 +50,7 @@ def without_folds(
 ) -> list[Part]:
     """What the members of every task learned without each of the folds (`data.folds` names them)."""
     method = method.brief()
-    less = [_changed(task, [m.without(f) for f in range(folds) for m in task.members]) for task in todo]
+    less = [task.only(m.without(f) for f in range(folds) for m in task.members) for task in todo]
     place = None if checkpoint_dir is None else Path(checkpoint_dir) / FOLDER
     return _trained(engine, less, data, method, run, min(CHAINS, method.apart()[1]), place)
 
@@ -66,7 +65,7 @@ def _trained(
     checkpoint_dir: str | Path | None,
 ) -> list[Part]:
     """What every task learned, every member by so many chains."""
-    work = [_changed(task, [m.another(c) for m in task.members for c in range(chains)]) for task in todo]
+    work = [task.only(m.another(c) for m in task.members for c in range(chains)) for task in todo]
     trained = engine.train(work, data, method.apart()[0], run, checkpoint_dir=checkpoint_dir)
     parts = []
     for task, (cohort, posterior) in zip(todo, trained, strict=True):
@@ -74,7 +73,3 @@ def _trained(
         own = replace(cohort.only([group[0] for group in groups]), members=task.members)
         parts.append(Part(task.priors, own, posterior.gather(groups)))
     return parts
-
-
-def _changed(task: Task, members: Sequence[Member]) -> Task:
-    return replace(task, members=tuple(members))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,7 +40,7 @@ class Group:
 
     def task(self, todo: Sequence[Task]) -> Task:
         whole = todo[self.cohort]
-        return replace(whole, members=whole.members[self.start : self.stop])
+        return whole.only(whole.members[self.start : self.stop])
 
     def label(self, todo: Sequence[Task]) -> str:
         """How a person calls this group: "likelihood 0, priors 2 to 3"."""
