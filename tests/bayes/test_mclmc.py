@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 import cbdl
 from cbdl.bayes import likelihoods, priors
+from cbdl.bayes.checkpoint import Checkpoint
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.data import prepare
 from cbdl.bayes.diagnostics import CollapseWarning, diagnose
@@ -26,7 +28,7 @@ from cbdl.bayes.methods.mclmc import MCLMC, MCLMCRecord
 from cbdl.bayes.methods.protocol import Method, Posterior
 from cbdl.bayes.mixing import mixing
 from cbdl.bayes.rows import Data, TrainingData
-from cbdl.bayes.train import Run
+from cbdl.bayes.train import Interrupted, Run
 from cbdl.engines import Local, Task, local, tasks, train, without_folds
 from cbdl.engines.split import bring, together
 
@@ -210,6 +212,7 @@ def test_a_member_is_made_of_its_own_chains() -> None:
     (whole,) = train(Local(), [task], data, short(), Run())
     (without,) = without_folds(Local(), [task], apart, short(), Run(), folds=2)
     assert [(m.k, m.fold) for m in without.cohort.members] == [(0, 0), (1, 0), (0, 1), (1, 1)]
+    assert chains(without).shape[:2] == (4, 2)  # pairs of chains: one alone misjudges wide priors
     for i, member in enumerate(task.members):
         one = replace(task, members=(member,))
         (own,) = train(Local(), [one], data, short(), Run())
@@ -218,6 +221,20 @@ def test_a_member_is_made_of_its_own_chains() -> None:
         places = [j for j, m in enumerate(without.cohort.members) if m.k == member.k]
         assert [without.cohort.members[j] for j in places] == list(rest.cohort.members)
         torch.testing.assert_close(chains(without)[places], chains(rest), rtol=0, atol=1e-7)
+
+
+def test_an_optimisation_goes_on_in_the_middle_of_an_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight rows a step, four steps an epoch: stopped after the sixth, and never stopped."""
+    monkeypatch.setattr(mclmc, "SMALL", 8)
+    (task,), data = work()
+    cohort, method = task.cohort(data), MCLMC(chains=1, draws=2, thin=1, warmup=20, optimise=10, double=True)
+    point, asked = Checkpoint(tmp_path / "run"), iter([False] * 5 + [True])
+    with pytest.raises(Interrupted):
+        method.fit(cohort, data, Run(checkpoint=point, stop=lambda: next(asked)))
+    resumed = method.fit(cohort, data, Run(checkpoint=point))
+    assert torch.equal(resumed.points, method.fit(cohort, data, Run()).points)
 
 
 def chains(part: Part) -> Tensor:
