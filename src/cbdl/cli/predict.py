@@ -98,12 +98,12 @@ def predict(
             samples_of(samples),
             predictive.value,
             phi,
-            floor,
-            tuple(keep or ()),
-            decision.value,
-            unknown.value,
-            MISSINGS[missing],
-            completions,
+            floor=floor,
+            keep=tuple(keep or ()),
+            decision=decision.value,
+            unknown=unknown.value,
+            missing=MISSINGS[missing],
+            most=completions,
         )
         if out is not None:
             _check_output(out, table)
