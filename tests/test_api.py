@@ -1,5 +1,6 @@
 """The reference lists every public name, and importing cbdl stays light."""
 
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -67,3 +68,17 @@ def test_importing_cbdl_imports_nothing_heavy():
     code = f"import sys, cbdl; cbdl.CBDL; cbdl.engines.Ray; print([m for m in {heavy} if m in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_every_public_module_is_there_whichever_is_asked_for_first():
+    """Modules are imported when they are asked for: none may need another one to have been asked for before."""
+    modules = [name for name in cbdl.__all__ if inspect.ismodule(getattr(cbdl, name))]
+    assert {"likelihoods", "priors", "nets"} <= set(modules)
+    program = (
+        "import importlib, sys\n"
+        f"for name in {modules}:\n"
+        "    for module in [m for m in sys.modules if m.split('.')[0] == 'cbdl']:\n"
+        "        del sys.modules[module]\n"
+        "    getattr(importlib.import_module('cbdl'), name)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
