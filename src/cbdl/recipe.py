@@ -21,7 +21,7 @@ MANY = 500
 NOISES: tuple[Scale, ...] = ("learned", "heteroscedastic")
 """Noise of a regression: the same for every input, and one that varies with it. Each is a likelihood."""
 STEPS = 5000
-"""Steps of the training: two fifths to optimise, three tenths to warm up, the rest to sample."""
+"""Steps of the training: three fifths to optimise on few rows each, a quarter to warm up, the rest to sample."""
 CHAINS = 4
 CHAINS_OF: dict[str, Chains] = {"classification": "extremes", "regression": "averaged"}
 """What chains are to predictions. For classes the set then tells new inputs from known ones far better; for real
@@ -63,7 +63,7 @@ def method(steps: int = STEPS, *, temperature: float = 1.0) -> MCLMC:
     """
     if int(steps) != steps or steps < 60:
         raise ValueError(f"steps is {steps}; give a whole number of at least 60")
-    optimise, warmup = int(steps) * 2 // 5, max(20, int(steps) * 3 // 10)
+    optimise, warmup = int(steps) * 3 // 5, max(20, int(steps) // 4)
     thin = max(1, (int(steps) - optimise - warmup) // 50)
     draws = (int(steps) - optimise - warmup) // thin
     return MCLMC(

@@ -165,7 +165,7 @@ class Data:
         """The minibatches of `epoch` from number `start` on, in the order of (seed, epoch)."""
         steps, rows = self.steps(batch_size), self.rows
         if steps == 1:  # all rows at once have no order
-            yield from self.parts(rows)
+            yield self._whole
             return
         source = generator("cpu", seed, "order", epoch)
         order = torch.randperm(rows, generator=source).to(self.x.device)
@@ -182,6 +182,10 @@ class Data:
                 yield Batch(x[a:b], y[a:b], part, folds=own)
             else:
                 yield Batch(x[order[a:b]], y[order[a:b]], part, folds=own)
+
+    @cached_property
+    def _whole(self) -> Batch:
+        return next(self.parts(self.rows))
 
     def parts(self, batch_size: int) -> Iterator[Batch]:
         """All rows once, in order, weighted so that the sums over parts add up to the mean."""

@@ -97,6 +97,12 @@ class Adam:
         else:
             variables.addcmul_(torch.div(first, work, out=work), self.factors, value=move)
 
+    def scales(self, step: int) -> Tensor:
+        """Root mean squares of the slopes, after the update of `step`, in memory that the next update uses."""
+        return torch.sqrt(self.state["second"], out=self._work).div_(
+            math.sqrt(1 - self.betas[1] ** (step + 1))
+        )
+
 
 class Optimiser(Protocol):
     state: dict[str, Tensor]
@@ -238,6 +244,8 @@ class Training:
         return going
 
     def _finished(self) -> bool:
+        if self.rule is None and self.plan.patience is None and not self.failures:
+            return False  # nobody can be done, or have failed
         when = self.per_epoch if self.rule is None else self.look
         return self.step % when == 0 and not bool(self._going().any())
 

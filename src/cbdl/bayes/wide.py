@@ -46,24 +46,6 @@ INTO: dict[type[nn.Module], Callable[[Tensor, Tensor], Tensor]] = {
 """(input, where the output goes) -> output, for the functions that can write into given memory."""
 
 
-class Space:
-    """Memory that is lent again and again for what lies between a network's layers."""
-
-    def __init__(self) -> None:
-        self._blocks: dict[tuple[str, int], Tensor] = {}
-
-    def lend(self, what: str, place: int, shape: tuple[int, ...], like: Tensor) -> Tensor:
-        """The block of this name and shape, with whatever was written there before."""
-        block = self._blocks.get((what, place))
-        if block is None or block.shape != shape or block.dtype != like.dtype:
-            block = self._blocks[what, place] = like.new_empty(shape)
-        return block
-
-    def same(self, what: str, place: int, like: Tensor) -> Tensor:
-        """The block of this name, of the shape of `like`."""
-        return self.lend(what, place, tuple(like.shape), like)
-
-
 @dataclass(frozen=True)
 class Affine:
     """A Linear layer: where its weight and bias are among the layout's parameters."""
@@ -79,6 +61,70 @@ class Pointwise:
 
 
 Step: TypeAlias = Affine | Pointwise
+
+
+class Space:
+    """Memory that is lent again and again for what lies between a network's layers, and for the gradient."""
+
+    def __init__(self) -> None:
+        self._works: dict[tuple[int, int, torch.dtype], Work] = {}
+        self._theta: tuple[Tensor, list[Tensor]] | None = None
+
+    def work(self, steps: list[Step], layout: Layout, theta: Tensor, rows: int) -> Work:
+        """The blocks for so many networks and rows, with whatever was written there before."""
+        key = len(theta), rows, theta.dtype
+        if key not in self._works:
+            self._works[key] = Work.of(steps, layout, theta, rows)
+        return self._works[key]
+
+    def parameters(self, layout: Layout, theta: Tensor) -> list[Tensor]:
+        """The parts of theta, a view each (copies, *shape); of the same memory they are made once."""
+        if self._theta is None or not _same_memory(self._theta[0], theta):
+            self._theta = theta, _views(layout, theta)
+        return self._theta[1]
+
+
+def _same_memory(a: Tensor, b: Tensor) -> bool:
+    return a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride()
+
+
+def _views(layout: Layout, theta: Tensor) -> list[Tensor]:
+    """The parts of theta (copies, P), a view each: (copies, *shape)."""
+    parts = torch.split_with_sizes(theta, layout.sizes, -1)
+    return [part.view(-1, *entry.shape) for part, entry in zip(parts, layout.entries, strict=True)]
+
+
+@dataclass(frozen=True)
+class Work:
+    """Memory for one gradient: (copies, features, batch) each, by the number of the step that writes it."""
+
+    values: dict[int, Tensor]
+    gates: dict[int, Tensor]
+    slopes: dict[int, Tensor]
+    gradient: Tensor
+    """(copies, P)"""
+    parts: list[Tensor]
+    """Of the gradient, a view each: (copies, *shape)."""
+    one: Tensor
+
+    @classmethod
+    def of(cls, steps: list[Step], layout: Layout, theta: Tensor, rows: int) -> Work:
+        values: dict[int, Tensor] = {}
+        gates: dict[int, Tensor] = {}
+        slopes: dict[int, Tensor] = {}
+        shape = (len(theta), 0, rows)
+        for i, step in enumerate(steps):
+            if isinstance(step, Affine):
+                if i:
+                    slopes[i] = theta.new_empty(shape)
+                shape = (len(theta), layout.entries[step.weight].shape[0], rows)
+                values[i] = theta.new_empty(shape)
+            elif step.slope is None or type(step.module) in INTO:
+                values[i] = theta.new_empty(shape)
+                if step.slope is None:
+                    gates[i] = theta.new_empty(shape)
+        gradient = theta.new_empty(len(theta), layout.size)
+        return cls(values, gates, slopes, gradient, _views(layout, gradient), theta.new_ones(()))
 
 
 def plan(network: nn.Module, layout: Layout) -> list[Step] | None:
@@ -125,10 +171,10 @@ def _has_hooks(module: nn.Module) -> bool:
 
 def output(steps: list[Step], layout: Layout, theta: Tensor, x: Tensor) -> Tensor:
     """What the networks theta (copies, P) put out for a shared minibatch x: (copies, batch, features)."""
-    parts = torch.split_with_sizes(theta, layout.sizes, -1)
+    parts = _views(layout, theta)
     h = x.flatten(1).mT
     for step in steps:
-        h = _affine(step, layout, parts, h) if isinstance(step, Affine) else step.module(h)
+        h = _affine(step, parts, h) if isinstance(step, Affine) else step.module(h)
     return h.mT
 
 
@@ -137,18 +183,17 @@ def outputs(steps: list[Step], layout: Layout, theta: Tensor, x: Tensor, space: 
 
     The last one is the network's output; the others are what `gradient` needs. They hold until `space` is used again.
     """
-    parts = torch.split_with_sizes(theta, layout.sizes, -1)
+    parts, work = space.parameters(layout, theta), space.work(steps, layout, theta, len(x))
     out: list[Tensor] = []
     h = x.flatten(1).mT
     for i, step in enumerate(steps):
         if isinstance(step, Affine):
-            shape = (theta.shape[0], layout.entries[step.weight].shape[0], h.shape[-1])
-            h = _affine(step, layout, parts, h, space.lend("values", i, shape, theta))
+            h = _affine(step, parts, h, work.values[i])
         elif step.slope is None:
-            gate = torch.sigmoid(h, out=space.same("gates", i, h))
-            h = torch.mul(h, gate, out=space.same("values", i, h))
+            gate = torch.sigmoid(h, out=work.gates[i])
+            h = torch.mul(h, gate, out=work.values[i])
         elif (into := INTO.get(type(step.module))) is not None:
-            h = into(h, space.same("values", i, h))
+            h = into(h, work.values[i])
         else:
             # not in place, even if the module says so: its input may be needed for the gradient
             h = step.module(h.clone() if getattr(step.module, "inplace", False) else h)
@@ -156,22 +201,17 @@ def outputs(steps: list[Step], layout: Layout, theta: Tensor, x: Tensor, space: 
     return out
 
 
-def _affine(
-    step: Affine, layout: Layout, parts: tuple[Tensor, ...], h: Tensor, into: Tensor | None = None
-) -> Tensor:
+def _affine(step: Affine, parts: list[Tensor], h: Tensor, into: Tensor | None = None) -> Tensor:
     """The layer's output (copies, features, batch) for h, which is (features, batch) where all copies share it."""
-    w = _weights(step, layout, parts)
-    if h.ndim == 2:
-        flat = None if into is None else into.view(-1, h.shape[1])
-        z = torch.mm(w.reshape(-1, h.shape[0]), h, out=flat).view(*w.shape[:2], -1)
-    else:
-        z = torch.bmm(w, h, out=into)
-    return z if step.bias is None else z.add_(parts[step.bias].unsqueeze(2))
-
-
-def _weights(step: Affine, layout: Layout, parts: tuple[Tensor, ...]) -> Tensor:
-    """The layer's weights (copies, features after, features before)."""
-    return parts[step.weight].reshape(-1, *layout.entries[step.weight].shape)
+    w, bias = parts[step.weight], None if step.bias is None else parts[step.bias]
+    if h.ndim == 3:
+        return (
+            torch.bmm(w, h, out=into) if bias is None else torch.baddbmm(bias.unsqueeze(2), w, h, out=into)
+        )
+    flat = None if into is None else into.view(-1, h.shape[1])
+    w = w.reshape(-1, h.shape[0])
+    z = torch.mm(w, h, out=flat) if bias is None else torch.addmm(bias.reshape(-1, 1), w, h, out=flat)
+    return z.view(len(parts[step.weight]), -1, h.shape[1])
 
 
 def gradient(
@@ -184,29 +224,30 @@ def gradient(
     space: Space,
 ) -> Tensor:
     """The gradient by theta (copies, P) of a function whose gradient by the output is `by_out` (copies, batch,
-    features), which is spent; `seen` are the `outputs` in `space`.
+    features), which is spent; `seen` are the `outputs` in `space`, where the gradient is too until it is used again.
     """
-    parts = torch.split_with_sizes(theta, layout.sizes, -1)
-    gradients, x, slope = list(parts), x.flatten(1), by_out.mT
+    parts, work = space.parameters(layout, theta), space.work(steps, layout, theta, len(x))
+    x, slope = x.flatten(1), by_out.mT
     for i in range(len(steps) - 1, -1, -1):
         step = steps[i]
         if not isinstance(step, Affine):
-            slope = _through(step, i, slope, seen, space)
+            slope = _through(step, i, slope, seen, work)
             continue
-        by_weight = torch.bmm(slope, seen[i - 1].mT) if i else torch.mm(x.mT, slope.reshape(-1, len(x)).mT).mT
-        gradients[step.weight] = by_weight.reshape(len(theta), -1)
+        by_weight = work.parts[step.weight]
         if step.bias is not None:
-            gradients[step.bias] = slope.sum(2)
-        if i:
-            w = _weights(step, layout, parts)
-            slope = torch.bmm(w.mT, slope, out=space.same("slopes", i, seen[i - 1]))
-    return torch.cat(gradients, 1)
+            torch.sum(slope, 2, out=work.parts[step.bias])
+        if i == 0:
+            by_weight.copy_(torch.mm(slope.reshape(-1, len(x)), x).view_as(by_weight))
+        else:
+            torch.bmm(slope, seen[i - 1].mT, out=by_weight)
+            slope = torch.bmm(parts[step.weight].mT, slope, out=work.slopes[i])
+    return work.gradient
 
 
-def _through(step: Pointwise, i: int, slope: Tensor, seen: list[Tensor], space: Space) -> Tensor:
+def _through(step: Pointwise, i: int, slope: Tensor, seen: list[Tensor], work: Work) -> Tensor:
     """The gradient by the input of step `i`, which is elementwise, written over that by its output."""
     if step.slope is None:
-        gate = space.same("gates", i, seen[i])
+        gate = work.gates[i]
         # y + gate (1 - y), for y = x gate
-        return slope.mul_(torch.lerp(seen[i], gate.new_ones(()), gate, out=gate))
+        return slope.mul_(torch.lerp(seen[i], work.one, gate, out=gate))
     return step.slope(step.module, slope, seen[i - 1], seen[i])

@@ -18,8 +18,10 @@ from .job import Unsendable
 from .local import Local, Task
 from .processes import Processes
 
-LONG = 3e10
-"""Rows times parameters that are worth the start of processes: about 20 s of one core."""
+CALL = 3e6
+"""Rows times parameters of a gradient whose arithmetic takes as long as all that is around it."""
+LONG = 1.5e10
+"""Rows times parameters that are worth the start of processes: about 6 s of one core."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,9 @@ class Auto:
 
     def _engine(self, todo: Sequence[Task], data: TrainingData, method: Method) -> Local | Processes:
         workers = min(cores(), torch.get_num_threads())
-        rows = method.effort(data)
-        if workers == 1 or rows == 0 or data.held.x.device.type != "cpu":
+        gradients, rows = method.effort(data)
+        if workers == 1 or gradients == 0 or data.held.x.device.type != "cpu":
             return Local()
         parameters = (len(t.members) * t.only(t.members[:1]).cohort(data).layout.size for t in todo)
-        return Processes(workers) if rows * sum(parameters) > LONG else Local()
+        work = sum(rows * p + gradients * CALL for p in parameters)
+        return Processes(workers) if work > LONG else Local()

@@ -49,7 +49,7 @@ class Begun(Method):
         single, chains = self.method.apart()
         return replace(self, method=single), chains
 
-    def effort(self, data: TrainingData) -> float:
+    def effort(self, data: TrainingData) -> tuple[int, float]:
         """That of the method."""
         return self.method.effort(data)
 

@@ -1,10 +1,12 @@
 """Microcanonical Langevin Monte Carlo: draws from the posterior of networks for tables, in seconds (Robnik et al. 2023;
 for networks: Sommer et al. 2025).
 
-Every chain is first optimised, then moves on a sphere of momenta without a Metropolis test
-(`cbdl.bayes.methods._microcanonical`). All chains of all members are one batch of flat parameters, to which the
-parameters of the noise model belong: they are sampled too. The shared training loop counts one move as one step, so
-that a run can be stopped, killed and resumed like any other.
+Every chain is first optimised on few rows a step, then shaken by the noise of Langevin's equation while its rate falls
+(Li et al. 2016), so that it ends where networks of the posterior are and not at a mode, which may have learned single
+rows by heart. Then it moves on a sphere of momenta without a Metropolis test (`cbdl.bayes.methods._microcanonical`).
+All chains of all members are one batch of flat parameters, to which the parameters of the noise model belong: they are
+sampled too. The shared training loop counts one move as one step, so that a run can be stopped, killed and resumed like
+any other.
 """
 
 from __future__ import annotations
@@ -37,6 +39,10 @@ SMALL = 128
 """Rows of a step of the optimisation, at most: their noise finds better modes than all rows at once do, and sooner."""
 PATIENT = 0.5
 """The share of the optimisation in which rows that are not fitted yet are not taken for noise."""
+CALM = 0.5
+"""The share of the optimisation that adds no noise of Langevin's equation."""
+FLAT = 1e-3
+"""What is added to the root mean square of the slopes of U / N before they divide the noise of Langevin's equation."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +56,12 @@ class MCLMC(Method):
     chains: int = 4
     draws: int = 50
     """Draws kept of every chain."""
-    thin: int = 10
+    thin: int = 15
     """Steps for one kept draw."""
-    warmup: int = 1500
+    warmup: int = 1250
     """Steps in which step sizes are set; two gradients each."""
-    optimise: int = 2000
-    """Steps of Adam before the warm-up; one gradient of at most 128 rows each."""
+    optimise: int = 3000
+    """Steps of Adam before the warm-up, half of them with noise; one gradient of at most 128 rows each."""
     lr: float = 3e-2
     """Of Adam's first step; it falls along a cosine."""
     batch_size: int | None = None
@@ -86,10 +92,10 @@ class MCLMC(Method):
         """Chains do not meet."""
         return replace(self, chains=1), self.chains
 
-    def effort(self, data: TrainingData) -> float:
+    def effort(self, data: TrainingData) -> tuple[int, float]:
         """One gradient of few rows for a step of the optimisation, two of all for any other."""
-        rows = self.rows(data)
-        return float(2 * rows * (self.steps - self.optimise) + min(rows, SMALL) * self.optimise)
+        rows, moves = self.rows(data), 2 * (self.steps - self.optimise)
+        return moves + self.optimise, float(moves * rows + min(rows, SMALL) * self.optimise)
 
     def brief(self) -> Method:
         """With a quarter of the optimisation and of the warm-up, and an eighth of the sampling: less optimised, chains
@@ -262,17 +268,23 @@ class Sampler:
 
     def step(self, variables: Tensor, gradient: Tensor, rate: float, step: int) -> None:
         """One step of Adam, or one move of the chains and what is learned from it."""
-        settings = self.settings
-        if step < settings.optimise:
-            fall = 0.5 * (1 + math.cos(math.pi * step / settings.optimise))
-            self.adam.step(variables, gradient, rate * fall, step)
-            self._here = None
+        optimise = self.settings.optimise
+        if step >= optimise:
+            self._move(step - optimise, self.stream(step).flatten(0, 1))
             return
-        self._move(step - settings.optimise)
+        rate *= 0.5 * (1 + math.cos(math.pi * step / optimise))
+        self.adam.step(variables, gradient, rate, step)
+        if step >= CALM * optimise:
+            self._shake(rate, step)
+        self._here = None
 
-    def _move(self, number: int) -> None:
+    def _shake(self, rate: float, step: int) -> None:
+        """The noise that makes a step of Adam, without its momentum, one of Langevin's equation with Adam's scales."""
+        spread = self.adam.scales(step).add_(FLAT).reciprocal_().mul_(2 * rate / self.total).sqrt_()
+        self.variables.addcmul_(spread, self.stream(step).view_as(spread))
+
+    def _move(self, number: int, noise: Tensor) -> None:
         settings, direction = self.settings, self.state["direction"]
-        noise = self.stream(number).flatten(0, 1)
         if number == 0:
             direction.copy_(torch.nn.functional.normalize(noise, dim=1))
         assert self._here is not None

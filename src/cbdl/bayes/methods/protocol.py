@@ -147,9 +147,10 @@ class Method(ABC):
         and `Posterior.gather` puts them together. 1: a posterior is trained as a whole."""
         return self, 1
 
-    def effort(self, data: TrainingData) -> float:
-        """Rows whose gradients one member asks for in all; 0: better trained in one process, whatever the number."""
-        return 0.0
+    def effort(self, data: TrainingData) -> tuple[int, float]:
+        """How many gradients a member asks for, and of how many rows in all; 0: better trained in one process, whatever
+        the number."""
+        return 0, 0.0
 
     def brief(self) -> Method:
         """A shorter run that is enough to compare members, and to see how well they predict what they have not seen."""
