@@ -97,6 +97,29 @@ def test_draws_follow_the_conjugate_posterior() -> None:
     assert record.rhat.max() < 1.1
 
 
+def test_an_optimisation_ends_in_the_posterior_not_at_its_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """(theta - mean)' precision (theta - mean) is P on average under the posterior, and 0 at the mode."""
+
+    def distance(calm: float) -> Tensor:
+        monkeypatch.setattr(mclmc, "CALM", calm)
+        cohort, data, truth = problem()
+        sampler = mclmc.Sampler(
+            MCLMC(chains=100, draws=1, thin=1, warmup=20, optimise=1000, double=True), cohort, data
+        )
+        for step in range(1000):
+            _, gradient = sampler.gradient(next(data.epoch(0, step, 24)), step, 1000)
+            sampler.step(sampler.variables, gradient, 3e-2, step)
+        away = sampler.variables.view(*sampler.layout, -1) - truth.mean.unsqueeze(1)
+        precision = torch.linalg.inv(truth.covariance)
+        return (torch.einsum("kci,kij,kcj->kc", away, precision, away) / away.shape[-1]).mean(1)
+
+    shaken = distance(mclmc.CALM)
+    # 100 chains of 4 parameters: three standard errors are 0.2, and steps of some length add a little
+    assert shaken.min() > 0.8
+    assert shaken.max() < 1.5
+    assert distance(1.0).max() < 0.01
+
+
 def test_the_noise_is_sampled_with_the_rest() -> None:
     """The posterior of the log scale, by a grid: given the scale everything else is conjugate."""
     cohort, data, _ = problem(scale="learned")
