@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from cbdl.nets.instances import Template
 
-from ._random import mix
+from ._random import mix, seeded
 from .checkpoint import bytes_of
 from .flat import Layout
 from .forward import Buffers, Forward, Way, Weigh, cast
@@ -357,8 +357,7 @@ def _make(
     Of a template the parameters `trained` are initialised anew.
     """
     net = likelihood.net
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed, device):
         network = net.fresh(trained) if isinstance(net, Template) else net()
     if not isinstance(network, nn.Module):
         raise ValueError(
