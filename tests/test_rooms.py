@@ -25,7 +25,9 @@ BELOW: dict[str, set[str]] = {
     "prediction": {"bayes", "credal", *GROUND},
     "left_out": {"prediction", "bayes", "credal", *GROUND},
     "missing": {"prediction", "bayes", "credal", *GROUND},
+    "fitting": {"left_out", "prediction", "engines", "bayes", "credal", *GROUND},
     "model": {
+        "fitting",
         "left_out",
         "missing",
         "prediction",

@@ -69,9 +69,15 @@ __all__ = [
     "priors",
 ]
 
-_ROOMS = ("baselines", "constructions", "credal", "data", "engines", "evaluate", "nets")
+_ROOMS = {
+    **{
+        name: f"cbdl.{name}"
+        for name in ("baselines", "constructions", "credal", "data", "engines", "evaluate", "nets")
+    },
+    "likelihoods": "cbdl.bayes.likelihoods",
+    "priors": "cbdl.bayes.priors",
+}
 _HOMES = {
-    "cbdl.bayes": ("likelihoods", "priors"),
     "cbdl.bayes.methods": (
         "HMC",
         "MCLMC",
@@ -104,7 +110,7 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> _Any:
     if name in _ROOMS:
-        return _import_module(f"cbdl.{name}")
+        return _import_module(_ROOMS[name])
     if name not in _HOME:
         raise AttributeError(f"module 'cbdl' has no attribute {name!r}")
     value = getattr(_import_module(_HOME[name]), name)
