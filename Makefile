@@ -14,6 +14,14 @@ help:  ## what can be made
 demo: $(VENV)/.plots  ## the main job on embedded data, with a report in demo-report/
 	$(BIN)/cbdl demo
 
+# Real tables and images: CBDL_DATA names their folder. A clone beside a folder "shared" that holds them finds them there;
+# without them the tests that need them are skipped.
+ifndef CBDL_DATA
+ifneq ($(wildcard ../shared/data),)
+test coverage test-portable test-slow: export CBDL_DATA := $(abspath ../shared/data)
+endif
+endif
+
 test: $(VENV)/.dev  ## tests and doctests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
 

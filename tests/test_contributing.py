@@ -81,7 +81,7 @@ def test_a_new_prior(added):
 
 
 def test_a_new_likelihood(added):
-    Ordinal = added("cbdl/bayes/likelihoods").Ordinal
+    Ordinal = added("cbdl/bayes/likelihoods/classes").Ordinal
     net = cbdl.nets.mlp(2, 1, (4,))
     check_likelihood(Ordinal(net, 4), torch.tensor([[0.3], [-2.0], [5.0]]), torch.tensor([0, 3, 1]))
     X = torch.randn(60, 2, generator=torch.Generator().manual_seed(0))

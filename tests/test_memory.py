@@ -40,7 +40,7 @@ def answer(rows):
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="ru_maxrss is in bytes elsewhere")
-@pytest.mark.parametrize("rows", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rows", [100, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_images_members_and_draws_stay_below_the_bound(rows):
     limit = 64 << 20
     assert grown(rows, limit) < limit + answer(rows)

@@ -70,9 +70,13 @@ __all__ = [
 ]
 
 _ROOMS = {
-    name: f"cbdl.{name}"
-    for name in ("baselines", "constructions", "credal", "data", "engines", "evaluate", "nets")
-} | {name: f"cbdl.bayes.{name}" for name in ("likelihoods", "priors")}
+    **{
+        name: f"cbdl.{name}"
+        for name in ("baselines", "constructions", "credal", "data", "engines", "evaluate", "nets")
+    },
+    "likelihoods": "cbdl.bayes.likelihoods",
+    "priors": "cbdl.bayes.priors",
+}
 _HOMES = {
     "cbdl.bayes.methods": (
         "HMC",

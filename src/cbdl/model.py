@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,18 +16,19 @@ from cbdl.bayes.cohort import Member
 from cbdl.bayes.data import Data, TrainingData, as_input, prepare
 from cbdl.bayes.devices import check_device
 from cbdl.bayes.diagnostics import Diagnostics, diagnose
-from cbdl.bayes.learned import Chains, Learned, Part, check_chains, in_order
+from cbdl.bayes.learned import Chains, Learned, check_chains
 from cbdl.bayes.likelihoods import Likelihood, agree
 from cbdl.bayes.methods import MeanField, Method
 from cbdl.bayes.methods.protocol import check_method_argument
-from cbdl.bayes.plausible import GridWarning, Plausibility, check_cut, judge
+from cbdl.bayes.plausible import Plausibility, check_cut
 from cbdl.bayes.predictive import averages, simulate
-from cbdl.bayes.priors import Normal, PriorLike
+from cbdl.bayes.priors import PriorLike
 from cbdl.bayes.train import Run
 from cbdl.credal import Array, CredalSet
-from cbdl.engines import Auto, Engine, Task, crew_kept, tasks, train, without_folds
+from cbdl.engines import Auto, Engine, Task, tasks
 from cbdl.evaluate.conformal import Calibration, Conformity, calibrate, conformity
-from cbdl.left_out import FEW, FOLDS, How, LeftOut, by_folds, by_weights, check_folds, check_how
+from cbdl.fitting import Fitted, Fitting, continued, verdict
+from cbdl.left_out import FEW, FOLDS, How, LeftOut, by_weights, check_how
 from cbdl.missing import MOST, Choice, Encoder, completions, hull, input_quantiles
 from cbdl.prediction import DRAWS, Form, check_form, predict
 
@@ -133,14 +132,16 @@ class CBDL:
         few. Pairs that are then refuted are not trained any further.
         """
         todo = self._tasks()  # steps 1 and 2
-        data = self._prepare(X, y, sample_weight, validation, standardize=self.standardize, stream=stream)
+        data = self._prepare(
+            X, y, weights=sample_weight, validation=validation, standardize=self.standardize, stream=stream
+        )
         if folds is None:
             folds = FOLDS if self._cut > 0 and data.rows <= FEW else 0
         self._quantiles = input_quantiles(data)
+        fitting = Fitting(self.engine, self.method, self._run, checkpoint_dir)
         if folds:
-            with crew_kept():
-                return self._train_by_folds(todo, data, checkpoint_dir, folds)
-        self._train(todo, data, checkpoint_dir, self.method)  # step 3
+            return self._take(fitting.by_folds(todo, data, folds, self._cut))
+        self._take(fitting.whole(todo, data))  # step 3
         return self if self._cut == 0 else self.plausible(self._cut)
 
     def update(self, X: Any, y: Any = None, *, checkpoint_dir: str | Path | None = None) -> Self:
@@ -148,8 +149,9 @@ class CBDL:
         learned = self.learned
         data = self._more(X, y)
         whole = self._tasks()
-        todo = [_continued(whole[s], part) for s, part in learned.parts.items()]
-        return self._train(todo, data, checkpoint_dir, self.method.continuing())
+        todo = [continued(whole[s], part) for s, part in learned.parts.items()]
+        fitting = Fitting(self.engine, self.method.continuing(), self._run, checkpoint_dir)
+        return self._take(fitting.whole(todo, data))
 
     def diagnostics(self, X: Any = None, y: Any = None) -> Diagnostics:
         """One row per member: NLL, KL / N, share of parameters left at the prior, distances between members.
@@ -201,9 +203,9 @@ class CBDL:
         A member's plausibility is the relative likelihood of "it predicts rows that it has not seen as well as the best
         member does" (`cbdl.bayes.plausible`). `plausibility` says who fell and why.
         """
-        verdict = self._verdict(self.left_out(), self.learned.members, alpha)
-        self._plausibility = verdict
-        return self.drop(verdict.dropped) if verdict.dropped else self
+        judgement = verdict(self.left_out(), self.learned.members, self.priors, alpha, verbose=self.verbose)
+        self._plausibility = judgement
+        return self.drop(judgement.dropped) if judgement.dropped else self
 
     @property
     def plausibility(self) -> Plausibility | None:
@@ -334,77 +336,20 @@ class CBDL:
 
     # --- inside ---------------------------------------------------------------------------------------------
 
-    def _prepare(
-        self,
-        X: Any,
-        y: Any,
-        weights: Any,
-        validation: Any,
-        *,
-        standardize: bool,
-        stream: bool | None = None,
-    ) -> TrainingData:
+    def _prepare(self, X: Any, y: Any, **settings: Any) -> TrainingData:
         return prepare(
-            X,
-            y,
-            space=self.likelihoods[0].space,
-            standardize=standardize,
-            weights=weights,
-            validation=validation,
-            stream=stream,
-            device=self.device,
-            dtype=self.dtype,
+            X, y, space=self.likelihoods[0].space, device=self.device, dtype=self.dtype, **settings
         )
 
     def _more(self, X: Any, y: Any) -> TrainingData:
         """Further data, in the units that the model was trained in."""
-        data = self._prepare(X, y, None, None, standardize=False)
+        data = self._prepare(X, y, standardize=False)
         return data.in_units(self.learned.inputs, self.learned.targets)
 
-    def _train(
-        self,
-        todo: Sequence[Task],
-        data: TrainingData,
-        checkpoint_dir: str | Path | None,
-        method: Method,
-    ) -> Self:
-        parts = train(self.engine, todo, data, method, self._run, checkpoint_dir=checkpoint_dir)
-        self._data, self._learned = data, Learned.of(parts, data, self.seed)
-        self._left_out = self._plausibility = None
+    def _take(self, fitted: Fitted) -> Self:
+        self._learned, self._data = fitted.learned, fitted.data
+        self._left_out, self._plausibility = fitted.left_out, fitted.plausibility
         return self
-
-    def _train_by_folds(
-        self, todo: Sequence[Task], data: TrainingData, checkpoint_dir: str | Path | None, folds: int
-    ) -> Self:
-        """First without each fold, to see who is plausible; then those with all rows."""
-        if not isinstance(data, Data):
-            raise ValueError(f"folds is {folds}, but a stream has none: fit with arrays, or folds=0")
-        data = data.in_folds(check_folds(folds), self.seed)
-        without = without_folds(
-            self.engine, todo, data, self.method, self._run, folds=folds, checkpoint_dir=checkpoint_dir
-        )
-        left = by_folds(without, data, self.seed)
-        verdict, members = None, in_order(m for task in todo for m in task.members)
-        if self._cut > 0:
-            verdict = self._verdict(left, members, self._cut)
-            fallen = verdict.dropped
-            fewer = (task.only(m for m in task.members if m not in fallen) for task in todo)
-            todo = [task for task in fewer if task.members]
-            left = left.only([i for i, m in enumerate(members) if m not in fallen])
-        self._train(todo, data, checkpoint_dir, self.method)
-        self._left_out, self._plausibility = left, verdict
-        return self
-
-    def _verdict(self, left: LeftOut, members: tuple[Member, ...], alpha: float) -> Plausibility:
-        """Who is plausible, told to whoever reads along."""
-        normals = [prior.scale for prior in self.priors if isinstance(prior, Normal)]
-        scales = normals if len(normals) == len(self.priors) else None
-        verdict = judge(members, left.score, left.counts, alpha, left.how, scales)
-        if verdict.edge:
-            warnings.warn(verdict.edge, GridWarning, stacklevel=4)
-        if self.verbose:
-            print(verdict, file=sys.stderr)
-        return verdict
 
     @property
     def _run(self) -> Run:
@@ -460,17 +405,3 @@ def load(
     )
     model._learned, model._quantiles = saved.learned, saved.quantiles
     return model
-
-
-def _continued(task: Task, part: Part) -> Task:
-    """`task` with the prior of every member of `part` replaced by its posterior."""
-    posteriors = part.posterior.priors(part.cohort)
-    if posteriors is None:
-        raise ValueError(
-            f"update needs a posterior that is a Normal for every parameter, as MeanField gives; this model has a "
-            f"{type(part.posterior).__name__}: fit it again on all data"
-        )
-    priors = list(task.priors)
-    for member, posterior in zip(part.cohort.members, posteriors, strict=True):
-        priors[member.k] = posterior
-    return replace(task, priors=tuple(priors), members=part.cohort.members)

@@ -74,8 +74,8 @@ def test_a_training_ends_at_the_optimum_and_not_before() -> None:
 
 def test_a_member_alone_is_done_when_it_is_in_company(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plateau, "LEAST", 12)
-    both = train(Bowl(goals(0.2, 5.0)), rows(), PLAN, Run(), {})
-    for i, goal in enumerate((0.2, 5.0)):
+    both = train(Bowl(goals(0.2, 2.0)), rows(), PLAN, Run(), {})
+    for i, goal in enumerate((0.2, 2.0)):
         alone = Bowl(goals(goal))
         record = train(alone, rows(), PLAN, Run(), {})
         assert record.stopped[0] == both.stopped[i]

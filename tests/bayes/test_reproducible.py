@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from zoo import ZOO, Factory
 
 from cbdl.bayes import data, likelihoods, priors
-from cbdl.bayes._random import NormalStream
+from cbdl.bayes._random import NormalStream, seeded
 from cbdl.bayes.cohort import Cohort, Member
 from cbdl.bayes.methods.divergences import Renyi
 from cbdl.bayes.methods.mean_field import MeanField, MeanFieldPosterior
@@ -131,3 +131,14 @@ def test_noise_is_a_function_of_the_members_seed_and_the_step(size: int) -> None
     everything = torch.cat([alone(s).flatten() for s in range(4000 // size + 1)])
     assert abs(float(everything.mean())) < 0.1
     assert float(everything.std()) == pytest.approx(1, abs=0.1)
+
+
+def test_a_seeded_block_draws_what_torch_draws_with_that_seed_and_leaves_no_trace() -> None:
+    torch.manual_seed(1)
+    wanted, after = torch.rand(3), torch.rand(3)
+    torch.manual_seed(1)
+    torch.rand(3)
+    with seeded(1, torch.device("cpu")):
+        inside = torch.rand(3)
+    assert torch.equal(inside, wanted)
+    assert torch.equal(torch.rand(3), after)

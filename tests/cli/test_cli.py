@@ -382,7 +382,7 @@ def test_predict_reads_a_file_in_bounded_memory(place, tmp_path):
 
 def test_a_closed_pipe_is_not_an_accident(place, tmp_path):
     """As with `| head`: more answers than a pipe holds, and a reader that has seen enough after one line."""
-    many = write(tmp_path / "many.csv", "x,z", np.linspace(-1, 1, 4000), np.linspace(1, -1, 4000))
+    many = write(tmp_path / "many.csv", "x,z", np.linspace(-1, 1, 1500), np.linspace(1, -1, 1500))
     ran = process("predict", place / "classes", many)
     assert ran.stdout is not None
     assert ran.stderr is not None

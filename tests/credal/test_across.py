@@ -48,7 +48,7 @@ def best_projection(S, T, kind, rng, starts=4):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("m", "n"), [(1, 3), (2, 3), (2, 4)])
+@pytest.mark.parametrize(("m", "n"), [(1, 3), (2, 3), pytest.param(2, 4, marks=pytest.mark.slow)])
 def test_projection_is_the_minimum_over_the_stiefel_manifold(kind, m, n):
     rng = np.random.default_rng(10 * m + n)
     S, T = covariance(rng, m), covariance(rng, n)

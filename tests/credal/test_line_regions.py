@@ -130,13 +130,15 @@ def test_one_extreme_and_equal_extremes_give_its_highest_density_region(method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("unit", [1e-8, 1.0, 1e8])
-def test_regions_move_and_scale_with_the_outcome(method, unit):
+def test_regions_move_and_scale_with_the_outcome(method):
     loc, scale, weights = random_sets(7, batch=2)
     r = MixtureCredalSet(loc, scale, weights).region(0.1, method)
-    moved = MixtureCredalSet(unit * loc + 3 * unit, unit * scale, weights).region(0.1, method)
-    np.testing.assert_allclose(moved.measure, unit * r.measure, rtol=1e-8)
-    np.testing.assert_allclose(moved.intervals, unit * r.intervals + 3 * unit, rtol=1e-8, atol=1e-8 * unit)
+    unit = np.array([1e-8, 1.0, 1e8]).reshape(3, 1, 1, 1)
+    three = np.broadcast_to(weights, (3, *weights.shape))
+    moved = MixtureCredalSet(unit * loc + 3 * unit, unit * scale, three).region(0.1, method)
+    np.testing.assert_allclose(moved.measure / unit[..., 0, 0], np.stack([r.measure] * 3), rtol=1e-8)
+    wanted = np.stack([r.intervals] * 3) + 3
+    np.testing.assert_allclose(moved.intervals / unit, wanted, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -161,9 +163,9 @@ def test_modes_a_million_apart_are_all_covered(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_region_of_a_set_does_not_depend_on_the_batch(method):
-    loc, scale, weights = random_sets(8, batch=9)
+    loc, scale, weights = random_sets(8, batch=5)
     whole = MixtureCredalSet(loc, scale, weights).region(0.1, method)
-    for b in (0, 4, 8):
+    for b in (0, 4):
         alone = MixtureCredalSet(loc[b], scale[b], weights[b]).region(0.1, method)
         ends = whole.intervals[b][: len(alone.intervals)]
         np.testing.assert_allclose(alone.intervals, ends, rtol=1e-11, atol=1e-11)

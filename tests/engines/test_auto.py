@@ -12,7 +12,7 @@ from torch import nn
 from cbdl.bayes import likelihoods, priors
 from cbdl.bayes.data import prepare
 from cbdl.bayes.methods.mclmc import MCLMC
-from cbdl.bayes.train import Run
+from cbdl.bayes.train import Interrupted, Run
 from cbdl.engines import Auto, Local, Processes, Task, auto, crew_kept, local, processes
 
 METHOD = MCLMC(chains=1, draws=4, thin=1, warmup=20, optimise=10)
@@ -83,27 +83,23 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Counted:
     return count
 
 
-def test_a_crew_that_is_kept_serves_the_next_run_and_ends_with_the_block(started: Counted) -> None:
+def test_a_crew_that_is_kept_serves_the_next_run_unless_it_was_told_to_stop(started: Counted) -> None:
     engine, run = Processes(1), Run(verbose=False)
+    long = MCLMC(chains=1, draws=4, thin=1, warmup=1_000_000)
     with crew_kept():
         ((_, one),) = engine.train(todo(), DATA, METHOD, run)
         crew = processes._kept.get()
         assert crew is not None
-        (worker,) = crew.workers
+        (first,) = crew.workers
         ((_, two),) = engine.train(todo(), DATA, METHOD, run)
         assert started.number == 1
-    assert worker.process.poll() is not None
-    assert torch.equal(one.sample(4), two.sample(4))
-
-
-def test_a_worker_that_was_told_to_stop_is_not_kept(started: Counted) -> None:
-    from cbdl.bayes.train import Interrupted
-
-    engine = Processes(1)
-    long = MCLMC(chains=1, draws=4, thin=1, warmup=1_000_000)
-    with crew_kept():
+        assert first.process.poll() is None
         with pytest.raises(Interrupted):
-            engine.train(todo(), DATA, long, Run(verbose=False, stop=lambda: started.number == 1))
-        started.number = 5
-        engine.train(todo(), DATA, METHOD, Run(verbose=False))
-        assert started.number == 6
+            engine.train(todo(), DATA, long, Run(verbose=False, stop=lambda: True))
+        assert first.process.poll() is not None
+        ((_, three),) = engine.train(todo(), DATA, METHOD, run)
+        (second,) = crew.workers
+        assert started.number == 2
+    assert second.process.poll() is not None  # it ends with the block
+    assert torch.equal(one.sample(4), two.sample(4))
+    assert torch.equal(one.sample(4), three.sample(4))

@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,7 +36,14 @@ from cbdl.bayes.checkpoint import CheckpointError
 from cbdl.bayes.data import prepare
 from cbdl.bayes.methods.mean_field import MeanField
 from cbdl.bayes.train import Interrupted, Run, TrainingWarning
-from cbdl.engines import Local, Processes, WorkerError, local, processes
+from cbdl.engines import Local, Processes, WorkerError, crew_kept, local, processes
+
+
+@pytest.fixture(scope="module", autouse=True)
+def crew() -> Iterator[None]:
+    """One crew for the tests of this file, while none of them ends it: each worker takes seconds to start."""
+    with crew_kept():
+        yield
 
 
 def test_workers_give_the_tensors_of_one_process(
@@ -50,6 +58,19 @@ def test_workers_give_the_tensors_of_one_process(
     assert "of 2 groups done" in err
 
 
+def test_member_that_fails_is_named_and_the_others_are_not_lost() -> None:
+    x = torch.randn(64, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    data = prepare(x, x[:, 0], space="real", dtype=torch.float64)
+    net = lambda: nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1))  # noqa: E731
+    # the second prior is so far away that the start at its centre overflows
+    tasks = local.tasks([priors.Normal(0, 1), priors.Normal(1e200, 1)], [likelihoods.Normal(net, scale=0.1)])
+    method = MeanField(epochs=2, start="prior")
+    with pytest.warns(TrainingWarning, match="prior 1, likelihood 0"):
+        ((_, posterior),) = Processes(1).train(tasks, data, method, Run())
+    assert list(posterior.record.failures) == [1]  # type: ignore[attr-defined]
+    assert torch.isfinite(posterior.state()["mu"]).all()
+
+
 def test_worker_killed_in_the_middle_resumes_bit_for_bit(tmp_path: Path) -> None:
     tasks, data = todo(1, second=False), images()
     method = Watched(str(tmp_path), waits=True)
@@ -58,6 +79,22 @@ def test_worker_killed_in_the_middle_resumes_bit_for_bit(tmp_path: Path) -> None
     killer.join()
     assert method.steps() == [10, STEPS - 8]  # the checkpoint of step 8 was the last
     assert_same(made, reference(tasks, data, 1), BITS)
+
+
+def test_ctrl_c_stops_all_at_a_step_and_another_engine_goes_on(tmp_path: Path) -> None:
+    tasks, data = todo(2, second=False), images()
+    method, run = Watched(str(tmp_path), waits=True), tmp_path / "run"
+    before = signal.getsignal(signal.SIGINT)
+    sender = when_ready(tmp_path, signal.SIGINT, whom=os.getpid())
+    with pytest.raises(Interrupted, match=r"saved in .*run; make the same call again"):
+        Processes(2).train(tasks, data, method, Run(), checkpoint_dir=run)
+    sender.join()
+    assert signal.getsignal(signal.SIGINT) is before
+    assert method.steps() == [10]
+    with one_thread():
+        made = Local().train(tasks, data, method, Run(), checkpoint_dir=run)
+    assert method.steps() == [10, STEPS - 10]
+    assert_same(made, reference(tasks, data, 2), BITS)
 
 
 def test_worker_that_always_dies_is_given_up_and_nothing_is_lost(tmp_path: Path) -> None:
@@ -84,44 +121,15 @@ def test_exception_comes_home_with_the_member_and_the_cause() -> None:
     assert "in forward" in caught.value.__notes__[0]
 
 
-def test_ctrl_c_stops_all_at_a_step_and_another_engine_goes_on(tmp_path: Path) -> None:
-    tasks, data = todo(2, second=False), images()
-    method, run = Watched(str(tmp_path), waits=True), tmp_path / "run"
-    before = signal.getsignal(signal.SIGINT)
-    sender = when_ready(tmp_path, signal.SIGINT, whom=os.getpid())
-    with pytest.raises(Interrupted, match=r"saved in .*run; make the same call again"):
-        Processes(2).train(tasks, data, method, Run(), checkpoint_dir=run)
-    sender.join()
-    assert signal.getsignal(signal.SIGINT) is before
-    assert method.steps() == [10]
-    with one_thread():
-        made = Local().train(tasks, data, method, Run(), checkpoint_dir=run)
-    assert method.steps() == [10, STEPS - 10]
-    assert_same(made, reference(tasks, data, 2), BITS)
-
-
-def test_member_that_fails_is_named_and_the_others_are_not_lost() -> None:
-    x = torch.randn(64, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    data = prepare(x, x[:, 0], space="real", dtype=torch.float64)
-    net = lambda: nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1))  # noqa: E731
-    # the second prior is so far away that the start at its centre overflows
-    tasks = local.tasks([priors.Normal(0, 1), priors.Normal(1e200, 1)], [likelihoods.Normal(net, scale=0.1)])
-    method = MeanField(epochs=2, start="prior")
-    with pytest.warns(TrainingWarning, match="prior 1, likelihood 0"):
-        ((_, posterior),) = Processes(1).train(tasks, data, method, Run())
-    assert list(posterior.record.failures) == [1]  # type: ignore[attr-defined]
-    assert torch.isfinite(posterior.state()["mu"]).all()
-
-
 SCRIPT = """
-    import sys, time
+    import sys
     import torch
     from torch import nn
-    from cbdl.bayes import likelihoods, priors, progress
+    from cbdl.bayes import likelihoods, priors
     from cbdl.bayes.data import prepare
     from cbdl.bayes.methods.mean_field import MeanField
     from cbdl.bayes.train import Run
-    from cbdl.engines import Processes, tasks
+    from cbdl.engines import Local, Processes, crew_kept, tasks
 
     torch.set_default_dtype(torch.float64)
     width = 5
@@ -129,30 +137,13 @@ SCRIPT = """
     data = prepare(x, x[:, 0].sin(), space="real", dtype=torch.float64)
     todo = tasks([priors.Normal(0, 1), priors.Normal(0, 2)],
                  [likelihoods.Normal(lambda: nn.Sequential(nn.Linear(1, width), nn.Tanh(), nn.Linear(width, 1)))])
-    ((cohort, posterior),) = Processes(int(sys.argv[3])).train(
-        todo, data, MeanField(epochs=int(sys.argv[2])), Run(), checkpoint_dir=sys.argv[1], every_seconds=0.1)
-    from cbdl.engines import Local
-    ((_, here),) = Local().train(todo, data, MeanField(epochs=int(sys.argv[2])), Run())
-    print(float((here.mu - posterior.mu).abs().max()) < 1e-8)
+    short, long = MeanField(epochs=2), MeanField(epochs=1_000_000)
+    with crew_kept():
+        ((cohort, posterior),) = Processes(1).train(todo, data, short, Run())
+        ((_, here),) = Local().train(todo, data, short, Run())
+        print(float((here.mu - posterior.mu).abs().max()) < 1e-8, flush=True)
+        Processes(1).train(todo, data, long, Run(), checkpoint_dir=sys.argv[1], every_seconds=0.1)
 """
-
-
-@pytest.fixture
-def script(tmp_path: Path) -> Path:
-    path = tmp_path / "plain_script.py"
-    path.write_text(textwrap.dedent(SCRIPT))
-    return path
-
-
-def test_plain_script_with_a_lambda_needs_no_guard(script: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path / "run"), "2", "1"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "True\n"
 
 
 def _workers_of(pid: int) -> list[int]:
@@ -161,9 +152,13 @@ def _workers_of(pid: int) -> list[int]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_workers_of_a_killed_run_save_and_end(script: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    with subprocess.Popen([sys.executable, str(script), str(run), "1000000", "1"]) as process:
+def test_plain_script_needs_no_guard_and_when_it_is_killed_its_workers_save_and_end(tmp_path: Path) -> None:
+    script, run = tmp_path / "plain_script.py", tmp_path / "run"
+    script.write_text(textwrap.dedent(SCRIPT))
+    command = [sys.executable, str(script), str(run)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "True\n"
         until = time.monotonic() + 60
         while len(list(run.glob("*.safetensors"))) < 1 and time.monotonic() < until:
             time.sleep(0.05)

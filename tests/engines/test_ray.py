@@ -57,8 +57,8 @@ def test_tasks_give_the_tensors_of_one_process(
     cluster: Any, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "EVERY", 0.0)
-    tasks, data = todo(3), images()
-    made = Ray(workers=3).train(tasks, data, METHOD, Run(verbose=True))
+    tasks, data = todo(2), images()
+    made = Ray(workers=2).train(tasks, data, METHOD, Run(verbose=True))
     assert_same(made, Local().train(tasks, data, METHOD, Run()))
     assert cluster.is_initialized()
     assert capfd.readouterr().out == ""

@@ -104,7 +104,7 @@ OVERCONFIDENT = {
 
 
 @pytest.mark.parametrize("model", OVERCONFIDENT)
-@pytest.mark.parametrize("scale", [1.0, 3.8, 8.0, 20.0])
+@pytest.mark.parametrize("scale", [1.0, *(pytest.param(s, marks=pytest.mark.slow) for s in (3.8, 8.0)), 20.0])
 def test_an_overconfident_model_still_covers_what_it_promises(model, scale):
     """Scores are continuous, so the coverage given the calibration data has a Beta distribution, whatever the model.
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -26,6 +28,22 @@ def generator(device: torch.device | str, *keys: int | str) -> torch.Generator:
     stream = torch.Generator(device=device)
     stream.manual_seed(mix(*keys))
     return stream
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Inside the block torch's global stream, which networks and dropout draw from, is this seed's; afterwards it is as
+    it was.
+
+    On the CPU not by `torch.manual_seed`: that leaves a note, with a stack trace, for every kind of accelerator that
+    was not used yet, which takes milliseconds in a deep stack, and a network with dropout is seeded in every step.
+    """
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        if device.type == "cpu":
+            torch.default_generator.manual_seed(seed)
+        else:
+            torch.manual_seed(seed)
+        yield
 
 
 class NormalStream:

@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import torch
-from torch import Tensor, nn
-
-from cbdl.nets.instances import Template
+from torch import Tensor
 
 from ._random import mix
 from .checkpoint import bytes_of
@@ -21,6 +19,7 @@ from .flat import Layout
 from .forward import Buffers, Forward, Way, Weigh, cast
 from .joint_prior import JointPrior, compile_priors
 from .likelihoods import Likelihood
+from .networks import output_shape, shared_network, start_of
 from .priors import PriorLike
 from .rows import Batch, Standard, TrainingData
 from .wide import Space
@@ -100,11 +99,11 @@ class Cohort:
             raise ValueError("priors is empty; give at least one")
         held = data.held
         device, dtype = held.x.device, data.inputs.loc.dtype
-        network = _shared(likelihood, mix(seed, "network", s), device, dtype, trainable)
+        network = shared_network(likelihood, mix(seed, "network", s), device, dtype, trainable)
         layout, seeds = Layout.of(network, trainable), tuple(m.seed for m in members)
         likelihood.check(held.y, whole=held.rows == data.rows)
-        likelihood.check_outputs(_output_shape(network, held.x), held.y)
-        starts = [_start(likelihood, layout, own, device, dtype) for own in seeds]
+        likelihood.check_outputs(output_shape(network, held.x), held.y)
+        starts = [start_of(likelihood, layout, own, device, dtype) for own in seeds]
         return cls(
             members=members,
             likelihood=likelihood,
@@ -127,7 +126,7 @@ class Cohort:
 
     def start(self, seed: int) -> Tensor:
         """The parameters (P,) of a further network from the factory, made with this seed."""
-        return _start(self.likelihood, self.layout, seed, self.initial.device, self.initial.dtype)
+        return start_of(self.likelihood, self.layout, seed, self.initial.device, self.initial.dtype)
 
     def only(self, places: Sequence[int]) -> Cohort:
         """The cohort of the members `places` alone."""
@@ -240,7 +239,7 @@ class Cohort:
             )
         except (IndexError, RuntimeError):
             # of a stream not all targets were seen before: if one of these is to blame, say which
-            self.likelihood.check_outputs(_output_shape(self.forward.network, batch.x), batch.y)
+            self.likelihood.check_outputs(output_shape(self.forward.network, batch.x), batch.y)
             raise
 
     def mean_nll(
@@ -345,73 +344,6 @@ def _digest(*parts: str | Tensor) -> str:
     return sha.hexdigest()
 
 
-def _make(
-    likelihood: Likelihood,
-    seed: int,
-    device: torch.device,
-    dtype: torch.dtype,
-    trained: Sequence[str] | None = None,
-) -> nn.Module:
-    """A network from the factory, with torch's global stream seeded for the call only.
-
-    Of a template the parameters `trained` are initialised anew.
-    """
-    net = likelihood.net
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        network = net.fresh(trained) if isinstance(net, Template) else net()
-    if not isinstance(network, nn.Module):
-        raise ValueError(
-            f"the network factory returned {type(network).__name__}; it must return an nn.Module"
-        )
-    return network.to(device=device, dtype=dtype)
-
-
-def _shared(
-    likelihood: Likelihood,
-    seed: int,
-    device: torch.device,
-    dtype: torch.dtype,
-    trainable: str | Sequence[str] | None,
-) -> nn.Module:
-    """The network whose frozen parameters and buffers all members share."""
-    net = likelihood.net
-    trained = Layout.of(net.module, trainable).names if isinstance(net, Template) else None
-    return _make(likelihood, seed, device, dtype, trained)
-
-
 def _repeated(x: Tensor, members: int) -> Tensor:
     """The same for every member, in memory of its own: (members, ...)."""
     return x.expand(members, *x.shape).clone()
-
-
-def _start(
-    likelihood: Likelihood, layout: Layout, seed: int, device: torch.device, dtype: torch.dtype
-) -> Tensor:
-    network = _make(likelihood, seed, device, dtype, layout.names)
-    parameters = {n: p.detach() for n, p in network.named_parameters()}
-    for entry in layout.entries:
-        if entry.name not in parameters or tuple(parameters[entry.name].shape) != entry.shape:
-            raise ValueError(
-                f"the network factory made a different network when called again (parameter {entry.name!r}); "
-                "it must build the same architecture each time"
-            )
-    return layout.flatten(parameters)
-
-
-def _output_shape(network: nn.Module, x: Tensor) -> tuple[int, ...]:
-    network.eval()
-    with torch.no_grad():
-        try:
-            out = network(x[:2])
-        except (RuntimeError, ValueError, TypeError, IndexError) as error:
-            raise ValueError(
-                f"the network does not accept inputs of shape {tuple(x[:2].shape)}: {error}"
-            ) from error
-    if not isinstance(out, Tensor):
-        raise ValueError(f"the network returned {type(out).__name__}; it must return one tensor (batch, ...)")
-    if out.shape[:1] != x[:2].shape[:1]:
-        raise ValueError(
-            f"the network returned shape {tuple(out.shape)} for {x[:2].shape[0]} rows; rows come first"
-        )
-    return tuple(out.shape[1:])

@@ -26,7 +26,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from cbdl import memory
 
 from . import wide
-from ._random import mix
+from ._random import mix, seeded
 from .flat import Layout
 
 log = logging.getLogger("cbdl")
@@ -343,8 +343,7 @@ def _seeded_call(network: nn.Module, state: dict[str, Tensor], x: Tensor, seed: 
     if seed is None:
         out: Tensor = functional_call(network, state, (x,))
         return out
-    with torch.random.fork_rng(devices=[x.device] if x.device.type == "cuda" else []):
-        torch.manual_seed(seed)
+    with seeded(seed, x.device):
         random: Tensor = functional_call(network, state, (x,))
     return random
 

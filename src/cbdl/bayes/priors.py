@@ -99,8 +99,23 @@ class Prior:
         }
 
 
+class _LocationScale(Prior):
+    """What families with a centre and one scale share."""
+
+    loc: float
+    scale: float
+    fan_in: bool
+
+    def __post_init__(self) -> None:
+        _finite(self, loc=self.loc)
+        _positive(self, scale=self.scale)
+
+    def parameters(self, entry: Entry) -> Parameters:
+        return self._full(entry, self.fan_in, ("scale",), loc=self.loc, scale=self.scale)
+
+
 @dataclass(frozen=True)
-class Normal(Prior):
+class Normal(_LocationScale):
     """Normal with mean `loc` and standard deviation `scale`.
 
     >>> Normal(0.0, 3.0)
@@ -112,16 +127,9 @@ class Normal(Prior):
     fan_in: bool = False
     family: ClassVar[Family] = NORMAL
 
-    def __post_init__(self) -> None:
-        _finite(self, loc=self.loc)
-        _positive(self, scale=self.scale)
-
-    def parameters(self, entry: Entry) -> Parameters:
-        return self._full(entry, self.fan_in, ("scale",), loc=self.loc, scale=self.scale)
-
 
 @dataclass(frozen=True)
-class Laplace(Prior):
+class Laplace(_LocationScale):
     """Laplace with mean `loc` and standard deviation `scale`: density ``exp(-|t - loc| / b) / 2b`` with
     b = scale / sqrt 2.
     """
@@ -130,13 +138,6 @@ class Laplace(Prior):
     scale: float = 1.0
     fan_in: bool = False
     family: ClassVar[Family] = LAPLACE
-
-    def __post_init__(self) -> None:
-        _finite(self, loc=self.loc)
-        _positive(self, scale=self.scale)
-
-    def parameters(self, entry: Entry) -> Parameters:
-        return self._full(entry, self.fan_in, ("scale",), loc=self.loc, scale=self.scale)
 
 
 @dataclass(frozen=True)
@@ -168,17 +169,13 @@ class StudentT(Prior):
 
 
 @dataclass(frozen=True)
-class Cauchy(Prior):
+class Cauchy(_LocationScale):
     """Cauchy around `loc`. It has no standard deviation: `scale` is half the width at half the height."""
 
     loc: float = 0.0
     scale: float = 1.0
     fan_in: bool = False
     family: ClassVar[Family] = STUDENT
-
-    def __post_init__(self) -> None:
-        _finite(self, loc=self.loc)
-        _positive(self, scale=self.scale)
 
     def parameters(self, entry: Entry) -> Parameters:
         return self._full(entry, self.fan_in, ("scale",), loc=self.loc, scale=self.scale, df=1.0)
@@ -210,7 +207,7 @@ class ScaleMixture(Prior):
 
 
 @dataclass(frozen=True)
-class Horseshoe(Prior):
+class Horseshoe(_LocationScale):
     """theta ~ Normal(loc, lambda * scale), lambda half-Cauchy(1): the local scale is integrated out exactly.
 
     p(t) = exp(z) E1(z) / (scale sqrt(2 pi^3)) with z = (t - loc)^2 / (2 scale^2), infinite at loc; within
@@ -222,13 +219,6 @@ class Horseshoe(Prior):
     loc: float = 0.0
     fan_in: bool = False
     family: ClassVar[Family] = HORSESHOE
-
-    def __post_init__(self) -> None:
-        _finite(self, loc=self.loc)
-        _positive(self, scale=self.scale)
-
-    def parameters(self, entry: Entry) -> Parameters:
-        return self._full(entry, self.fan_in, ("scale",), loc=self.loc, scale=self.scale)
 
 
 @dataclass(frozen=True)

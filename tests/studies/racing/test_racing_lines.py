@@ -90,7 +90,9 @@ def test_lines_keep_their_offsets_on_straights(embedded):
         assert np.abs(left - offset).max() < 0.25
 
 
-@pytest.mark.parametrize(("radius", "mirror"), [(0.6, 1.0), (0.8, -1.0), (1.2, 1.0)])
+@pytest.mark.parametrize(
+    ("radius", "mirror"), [(0.6, 1.0), (0.8, -1.0), pytest.param(1.2, 1.0, marks=pytest.mark.slow)]
+)
 def test_lines_are_drivable_in_hairpins(radius, mirror):
     """At 0.6 m the centre line itself is tighter than the steering (0.74 m)."""
     points = stadium_points(radius=radius) * [1.0, mirror]

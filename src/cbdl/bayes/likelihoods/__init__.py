@@ -1,0 +1,27 @@
+"""Likelihoods: a network factory and a noise model (Step 2 of Algorithm 1). Public as `cbdl.likelihoods`.
+
+`likelihood` says what all of them keep; `classes`, `counts` and `real` hold those of each kind of outcome.
+"""
+
+from cbdl.bayes.targets import check_scale
+
+from .classes import Bernoulli, Categorical
+from .counts import Poisson
+from .likelihood import Factory, Likelihood, Slope, agree
+from .real import FLOOR, Laplace, Normal, Scale, StudentT
+
+__all__ = [
+    "FLOOR",
+    "Bernoulli",
+    "Categorical",
+    "Factory",
+    "Laplace",
+    "Likelihood",
+    "Normal",
+    "Poisson",
+    "Scale",
+    "Slope",
+    "StudentT",
+    "agree",
+    "check_scale",
+]
