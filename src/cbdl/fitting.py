@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from cbdl.bayes.priors import Normal, PriorLike
 from cbdl.bayes.rows import Data, TrainingData
 from cbdl.bayes.train import Run
 from cbdl.engines import Engine, Task, crew_kept, train, without_folds
-from cbdl.left_out import LeftOut, by_folds, check_folds
+from cbdl.left_out import LeftOut, by_folds, check_folds, sharpened_by_folds
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,8 @@ class Fitting:
     method: Method
     run: Run
     checkpoint_dir: str | Path | None = None
+    sharpen: bool = False
+    """Whether rows that are left out by folds decide how sure members may be of classes."""
 
     def whole(self, todo: Sequence[Task], data: TrainingData) -> Fitted:
         """All tasks on all rows."""
@@ -62,15 +64,25 @@ class Fitting:
                 folds=folds,
                 checkpoint_dir=self.checkpoint_dir,
             )
-            left = by_folds(without, data, self.run.seed)
             judgement, members = None, in_order(m for task in todo for m in task.members)
+            if self.sharpen and todo[0].likelihood.space == "classes":
+                left = sharpened_by_folds(without, data, self.run.seed, members)
+            else:
+                left = by_folds(without, data, self.run.seed)
             if alpha > 0:
                 judgement = verdict(left, members, todo[0].priors, alpha, verbose=self.run.verbose)
                 fallen = judgement.dropped
                 fewer = (task.only(m for m in task.members if m not in fallen) for task in todo)
                 todo = [task for task in fewer if task.members]
                 left = left.only([i for i, m in enumerate(members) if m not in fallen])
-            return replace(self.whole(todo, data), left_out=left, plausibility=judgement)
+            whole = self.whole(todo, data)
+            learned = replace(whole.learned, sharpness=_of(whole.learned, left.sharpness))
+            return replace(whole, learned=learned, left_out=left, plausibility=judgement)
+
+
+def _of(learned: Learned, sharpness: Mapping[tuple[int, int], float]) -> dict[tuple[int, int], float]:
+    """The sharpness of the members that are left."""
+    return {pair: power for pair in {(m.k, m.s) for m in learned.members} if (power := sharpness.get(pair))}
 
 
 def verdict(

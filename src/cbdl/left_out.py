@@ -7,16 +7,18 @@ of the rows, all of them in one batch, which costs about as much as the training
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from cbdl.bayes.learned import Learned, Part
+from cbdl.bayes.cohort import Member
+from cbdl.bayes.learned import Chains, Learned, Part
 from cbdl.bayes.loo import TRUSTED, leave_one_out, scores
 from cbdl.bayes.rows import Data
+from cbdl.bayes.sharpness import by_chains, fit
 from cbdl.prediction import Predictive, forgotten, predict
 
 How = Literal["auto", "weights", "folds"]
@@ -40,6 +42,7 @@ class LeftOut:
     predictive: their distributions
     doubtful:   the largest share, over members, of rows whose k-hat is above 0.7; 0 for folds
     way, how:   "weights" or "folds", and in words
+    sharpness:  of the members (k, s), if these rows have decided it (`bayes.sharpness`)
     """
 
     rows: Tensor
@@ -49,6 +52,7 @@ class LeftOut:
     doubtful: float
     way: Literal["weights", "folds"]
     how: str
+    sharpness: Mapping[tuple[int, int], float] = field(default_factory=dict)
 
     def only(self, places: Sequence[int]) -> LeftOut:
         """What some of the members say."""
@@ -78,6 +82,10 @@ def folds_for(calibration: str | None, plausible: float) -> int:
 
 def by_weights(learned: Learned, data: Data, draws: int = DRAWS) -> LeftOut:
     """Every row left out by weighting the draws."""
+    if learned.sharpness:
+        raise ValueError(
+            "rows that decided how sure members are were left out by folds; weights know none of it"
+        )
     rows, draws = data.some(ROWS, learned.seed), min(draws, learned.distinct or draws)
     here = rows.to(data.x.device)
     counts = _counts(data)[rows]
@@ -95,8 +103,10 @@ def by_weights(learned: Learned, data: Data, draws: int = DRAWS) -> LeftOut:
     )
 
 
-def by_folds(parts: Sequence[Part], data: Data, seed: int, draws: int = DRAWS) -> LeftOut:
-    """Every row predicted by the members of `parts` that were trained without its fold."""
+def by_folds(
+    parts: Sequence[Part], data: Data, seed: int, draws: int = DRAWS, *, chains: Chains = "averaged"
+) -> LeftOut:
+    """Every row predicted by the members of `parts` that were trained without its fold, or by their chains."""
     assert data.folds is not None
     folds = int(data.folds.max()) + 1
     asked = data.some(ROWS, seed).to(data.x.device)
@@ -104,6 +114,8 @@ def by_folds(parts: Sequence[Part], data: Data, seed: int, draws: int = DRAWS) -
     for f in range(folds):
         places = asked[data.folds[asked] == f]
         learned = Learned.of([_without(part, f) for part in parts], data, seed)
+        if chains == "extremes":
+            learned = learned.by_chain()
         draws = min(draws, learned.distinct or draws)
         rows.append(places.cpu())
         score.append(scores(learned, data.x[places], data.y[places], draws))
@@ -119,6 +131,22 @@ def by_folds(parts: Sequence[Part], data: Data, seed: int, draws: int = DRAWS) -
         "folds",
         f"{folds} folds",
     )
+
+
+def sharpened_by_folds(parts: Sequence[Part], data: Data, seed: int, members: Sequence[Member]) -> LeftOut:
+    """As `by_folds` for classes, with the members as sure as these rows say that they may be."""
+    left = by_folds(parts, data, seed, chains="extremes")
+    (probs,), noise = left.predictive.numbers, left.predictive.noise
+    apart = probs.view(len(probs), len(members), -1, probs.shape[-1])
+    y = data.y.cpu()[left.rows]
+    powers = fit(apart, y, left.counts)
+    own = by_chains(apart, powers)
+    score = own.gather(2, y.view(-1, 1, 1).expand(-1, len(members), 1))[..., 0].log()
+    predictive = replace(
+        left.predictive, numbers=(own,), noise=noise.view(len(noise), len(members), -1).mean(2)
+    )
+    sharpness = {(m.k, m.s): float(power) for m, power in zip(members, powers, strict=True)}
+    return replace(left, score=score, predictive=predictive, sharpness=sharpness)
 
 
 def _without(part: Part, fold: int) -> Part:

@@ -44,7 +44,8 @@ class CBDL:
 
     `plausible` leaves out members that the data refute (`CBDL.plausible`): 0 keeps every one, as the paper does, 1 the
     likeliest only. With `chains="extremes"` every chain of a method that has some (`MCLMC`, `HMC`) is an extreme of the
-    predictions, so that what chains that do not mix leave open is part of the set. `standardize=False` uses inputs and
+    predictions, so that what chains that do not mix leave open is part of the set. With `sharpen=True` rows that are
+    left out by folds decide how sure every member may be of classes (`sharpness`). `standardize=False` uses inputs and
     targets as they are, so that priors mean what they say.
 
     >>> import numpy as np
@@ -69,6 +70,7 @@ class CBDL:
         *,
         plausible: float = 0.0,
         chains: Chains = "averaged",
+        sharpen: bool = False,
         seed: int = 0,
         standardize: bool = True,
         trainable: str | Sequence[str] | None = None,
@@ -85,7 +87,7 @@ class CBDL:
         check_method_argument(self.method)
         check_cut(plausible)
         check_chains(chains)
-        self._cut, self.chains = plausible, chains
+        self._cut, self.chains, self.sharpen = plausible, chains, sharpen
         self.seed, self.standardize = seed, standardize
         self.trainable = (
             (trainable,) if isinstance(trainable, str) else None if trainable is None else tuple(trainable)
@@ -136,9 +138,9 @@ class CBDL:
             X, y, weights=sample_weight, validation=validation, standardize=self.standardize, stream=stream
         )
         if folds is None:
-            folds = FOLDS if self._cut > 0 and data.rows <= FEW else 0
+            folds = FOLDS if (self._cut > 0 or self.sharpen) and data.rows <= FEW else 0
         self._quantiles = input_quantiles(data)
-        fitting = Fitting(self.engine, self.method, self._run, checkpoint_dir)
+        fitting = Fitting(self.engine, self.method, self._run, checkpoint_dir, self.sharpen)
         if folds:
             return self._take(fitting.by_folds(todo, data, folds, self._cut))
         self._take(fitting.whole(todo, data))  # step 3
@@ -212,6 +214,11 @@ class CBDL:
         """Which members stayed, which fell and why; None before `plausible`."""
         return self._plausibility
 
+    @property
+    def sharpness(self) -> Mapping[tuple[int, int], float]:
+        """Of members (k, s): the power to which their class probabilities are raised, if `sharpen` was asked for."""
+        return self.learned.sharpness
+
     # --- inference ------------------------------------------------------------------------------------------
 
     def predict(
@@ -269,7 +276,8 @@ class CBDL:
         return drawn if isinstance(X, Tensor) else drawn.numpy()
 
     def predict_draws(self, X: Any, samples: int = DRAWS) -> Array:
-        """(rows, m, samples, J): the class probabilities of every draw of every member; `predict` averages them."""
+        """(rows, m, samples, J): the class probabilities of every draw of every member; `predict` averages them, and
+        sharpens the averages if it was told to."""
         if self.learned.space != "classes":
             raise ValueError(
                 f"predict_draws is for classes; this model predicts {self.learned.space} outcomes"
@@ -313,6 +321,7 @@ class CBDL:
             self.method,
             self._cut,
             self.chains,
+            self.sharpen,
             self.seed,
             self.standardize,
             self.trainable,
@@ -397,6 +406,7 @@ def load(
         saved.method,
         plausible=saved.plausible,
         chains=saved.chains,
+        sharpen=saved.sharpen,
         seed=saved.seed,
         standardize=saved.standardize,
         trainable=saved.trainable,

@@ -19,6 +19,7 @@ from cbdl import memory
 from cbdl.bayes.cohort import Member
 from cbdl.bayes.learned import Learned
 from cbdl.bayes.predictive import averages, descriptions, normals
+from cbdl.bayes.sharpness import sharpened_averages
 from cbdl.credal import (
     CategoricalCredalSet,
     CredalSet,
@@ -191,8 +192,12 @@ def _fixed(learned: Learned, x: Tensor, form: Form, draws: int, limit: int, floo
 
 def _classes(learned: Learned, x: Tensor, draws: Tensor, limit: int, wanted: bool) -> Predictive:
     """Averages over all draws, and over groups of them for the floor, a bounded number of rows at a time."""
-    paired = learned.distinct is None
-    weights = weightings(int(draws[0]), paired)[: None if wanted else 1]
+    paired, whole = learned.distinct is None, learned
+    if learned.sharpness:  # chains are sharpened one by one
+        learned = learned.by_chain()
+    chains = len(learned.members) // len(whole.members)
+    each = -(-draws // chains)
+    weights = weightings(int(each[0]), paired)[: None if wanted else 1]
     rows = x.shape[0]
     if learned.space == "classes":
         *_, numbers = next(descriptions(learned, x[:1], 1, limit))
@@ -200,13 +205,26 @@ def _classes(learned: Learned, x: Tensor, draws: Tensor, limit: int, wanted: boo
     probs, noise, floor = [], [], []
     for a in range(0, x.shape[0], rows):
         part, entropy = averages(learned, x[a : a + rows], weights, limit)
+        if learned.sharpness:
+            part, entropy = _sharp(part, entropy, learned.powers, chains)
         probs.append(part[:, :, 0].clone())
         noise.append(entropy)
         unknown = torch.full((len(part),), math.nan, dtype=torch.float64)
-        floor.append(class_floor(part, draws[a : a + rows], paired=paired) if wanted else unknown)
+        floor.append(class_floor(part, each[a : a + rows], paired=paired) if wanted else unknown)
+    draws = each * chains
     return Predictive(
         CategoricalCredalSet, (torch.cat(probs),), draws, torch.cat(noise), torch.cat(floor), paired=paired
     )
+
+
+def _sharp(probs: Tensor, noise: Tensor, powers: Tensor, chains: int) -> tuple[Tensor, Tensor]:
+    """Probabilities (rows, m * chains, W, J) to the powers of their members, and their noise (rows, m * chains), which
+    keeps its share of the entropy; then both averaged over chains."""
+    sharp = sharpened_averages(probs, powers)
+    before, after = (torch.special.entr(p[:, :, 0]).sum(-1) for p in (probs, sharp))
+    noise = noise * (after / before.clamp_min(torch.finfo(before.dtype).tiny)).clamp_max(1e300)
+    rows, _, *rest = sharp.shape
+    return sharp.view(rows, -1, chains, *rest).mean(2), noise.view(rows, -1, chains).mean(2)
 
 
 def _mixture(

@@ -13,6 +13,7 @@ from torch import nn
 
 import cbdl
 from cbdl.store import ModelError
+from cbdl.store.schema import FORMAT, OLDEST, SINCE
 from rounding import assert_same
 
 X = np.linspace(-1, 1, 40)[:, None]
@@ -337,8 +338,10 @@ def test_a_loaded_model_that_is_fitted_again_leaves_out_who_the_data_refute(tmp_
     assert back.plausibility.dropped == model.plausibility.dropped
 
 
-def test_a_model_of_the_format_before_is_read_and_keeps_every_member(copy):
-    edit(copy, lambda m: (m.update(format=2), m.pop("plausible"), m.pop("chains")))
+@pytest.mark.parametrize("number", range(OLDEST, FORMAT))
+def test_a_model_of_a_format_before_is_read_and_keeps_every_member(copy, number):
+    later = [name for name, since in SINCE.items() if since > number]
+    edit(copy, lambda m: (m.update(format=number), [m.pop(name) for name in later]))
     assert len(cbdl.load(copy).predict(X).members) == 4
 
 

@@ -6,9 +6,10 @@ The one home of what a model has learned. Predictions read it, `cbdl.store` writ
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from .cohort import Cohort, Member
@@ -62,6 +63,8 @@ class Learned:
     """N of the objective: training rows, or the sum of their weights."""
     integers: bool = False
     """Whether inputs are integers (tokens)."""
+    sharpness: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    """Of members (k, s): the power to which their class probabilities are raised (`bayes.sharpness`)."""
 
     @classmethod
     def of(cls, parts: Iterable[Part], data: TrainingData, seed: int) -> Learned:
@@ -102,6 +105,11 @@ class Learned:
         }
         return tuple(normals[m] for m in self.members)
 
+    @property
+    def powers(self) -> Tensor:
+        """The sharpness of `members`."""
+        return torch.tensor([self.sharpness.get((m.k, m.s), 1.0) for m in self.members], dtype=torch.float64)
+
     def places(self, s: int) -> list[int]:
         """Where the members of likelihood `s` stand in `members`."""
         order = {member: i for i, member in enumerate(self.members)}
@@ -112,6 +120,9 @@ class Learned:
         parts = {}
         for s, part in self.parts.items():
             posterior, count = part.posterior.by_chain()
+            if count == 1:
+                parts[s] = part
+                continue
             cohort = part.cohort.only([i for i in range(part.cohort.size) for _ in range(count)])
             members = (replace(m, chain=i % count) for i, m in enumerate(cohort.members))
             parts[s] = replace(part, cohort=replace(cohort, members=tuple(members)), posterior=posterior)
@@ -131,4 +142,5 @@ class Learned:
             if stay:
                 cohort = part.cohort.only(stay)
                 fewer[s] = replace(part, cohort=cohort, posterior=part.posterior.only(stay))
-        return replace(self, parts=fewer)
+        sharpness = {pair: power for pair, power in self.sharpness.items() if pair not in members}
+        return replace(self, parts=fewer, sharpness=sharpness)

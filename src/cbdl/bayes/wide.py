@@ -205,9 +205,7 @@ def _affine(step: Affine, parts: list[Tensor], h: Tensor, into: Tensor | None = 
     """The layer's output (copies, features, batch) for h, which is (features, batch) where all copies share it."""
     w, bias = parts[step.weight], None if step.bias is None else parts[step.bias]
     if h.ndim == 3:
-        return (
-            torch.bmm(w, h, out=into) if bias is None else torch.baddbmm(bias.unsqueeze(2), w, h, out=into)
-        )
+        return torch.bmm(w, h, out=into) if bias is None else torch.baddbmm(bias.unsqueeze(2), w, h, out=into)
     flat = None if into is None else into.view(-1, h.shape[1])
     w = w.reshape(-1, h.shape[0])
     z = torch.mm(w, h, out=flat) if bias is None else torch.addmm(bias.reshape(-1, 1), w, h, out=flat)

@@ -45,19 +45,21 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
         X, y, weights = merged(X, y, weights)
         method = recipe.method(self.steps) if self.method is None else self.method
         begun = self.model_.learned if self.warm_start and hasattr(self, "model_") else None
+        folds = folds_for(self.calibration, self.plausible)
         model = CBDL(
             recipe.PRIORS if self.priors is None else self.priors,
             parts,
             method if begun is None else after(method, begun),
             plausible=self.plausible,
             chains=self._chains,
+            sharpen=folds > 0,
             seed=self._seed(),
             standardize=self.standardize,
             engine=self.engine,
             device=self.device,
             dtype=recipe.DTYPE,
             verbose=self.verbose,
-        ).fit(X, y, sample_weight=weights, folds=folds_for(self.calibration, self.plausible))
+        ).fit(X, y, sample_weight=weights, folds=folds)
         self.conformity_ = None if self.calibration is None else self._levels(model)
         model.method = method
         self.model_ = model

@@ -42,6 +42,7 @@ class Saved:
     method: Method
     plausible: float
     chains: Chains
+    sharpen: bool
     seed: int
     standardize: bool
     trainable: tuple[str, ...] | None
@@ -78,6 +79,8 @@ def _described(saved: Saved) -> tuple[dict[str, Any], dict[str, Tensors]]:
         "method": encode(saved.method, shared, "method"),
         "plausible": saved.plausible,
         "chains": saved.chains,
+        "sharpen": saved.sharpen,
+        "sharpness": [[k, s, power] for (k, s), power in sorted(learned.sharpness.items())],
         "rows": learned.size,
         "seed": saved.seed,
         "standardize": saved.standardize,
@@ -169,6 +172,7 @@ def _built(
         manifest["seed"],
         float(manifest["rows"]),
         manifest["integers"],
+        {(k, s): float(power) for k, s, power in manifest.get("sharpness", [])},
     )
     return Saved(
         priors,
@@ -176,6 +180,7 @@ def _built(
         method,
         float(manifest.get("plausible", 0.0)),
         manifest.get("chains", "averaged"),
+        manifest.get("sharpen", False),
         manifest["seed"],
         manifest["standardize"],
         trainable,

@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-FORMAT = 3
+FORMAT = 4
 """The number of this layout; it grows when an older cbdl could no longer read what is written."""
-SINCE = {"plausible": 3, "chains": 3}
+SINCE = {"plausible": 3, "chains": 3, "sharpen": 4, "sharpness": 4}
 """Entries that older formats which are still read do not have, and the format that brought them."""
 OLDEST = 2
 MOST = 10_000
@@ -45,6 +45,13 @@ def share(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
+def _sharpness(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(own, list) and len(own) == 3 and whole(own[0]) and whole(own[1]) and positive(own[2])
+        for own in value
+    )
+
+
 def _words(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(v, str) for v in value)
 
@@ -69,6 +76,8 @@ ENTRIES: dict[str, tuple[Test, str]] = {
     "rows": (positive, "a positive number"),
     "plausible": (share, "a share from 0 to 1"),
     "chains": (lambda v: v in ("averaged", "extremes"), '"averaged" or "extremes"'),
+    "sharpen": (lambda v: isinstance(v, bool), "true or false"),
+    "sharpness": (_sharpness, "a list of [prior, likelihood, power]"),
     "seed": (lambda v: whole(v, -(1 << 63)), "a whole number"),
     "standardize": (lambda v: isinstance(v, bool), "true or false"),
     "trainable": (lambda v: v is None or _words(v), "null or a list of patterns"),

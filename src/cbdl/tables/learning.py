@@ -127,18 +127,19 @@ def _fit(path: Path, out: Path, settings: Settings, engine: Engine | None, verbo
     table = Learnable.of(path, settings)
     for note in table.meaning.notes:
         warnings.warn(note, stacklevel=2)
+    count = folds_for(settings.calibration, settings.plausible)
     model = CBDL(
         settings.priors,
         _likelihoods(settings, table),
         recipe.method(settings.steps, temperature=settings.temperature),
         plausible=settings.plausible,
         chains=recipe.CHAINS_OF[table.target.task],
+        sharpen=count > 0,
         seed=settings.seed,
         dtype=recipe.DTYPE,
         engine=engine,
         verbose=verbose,
     )
-    count = folds_for(settings.calibration, settings.plausible)
     with _once():
         model.fit(table.X, table.labels, checkpoint_dir=run_folder(out), folds=count)
         state = _state(model)
