@@ -18,7 +18,7 @@ def made(rows: int, classes: int = 4, seed: int = 0) -> tuple[torch.Tensor, torc
     return probs, torch.multinomial(probs, 1, generator=source)[:, 0]
 
 
-@pytest.mark.parametrize("power", [0.4, 1.0, 2.5])
+@pytest.mark.parametrize("power", [1.0, 1.6, 2.5])
 def test_the_power_that_makes_members_true_again_is_found(power: float) -> None:
     """Members say the truth to the power 1 / power: what makes them true is that power."""
     truth, y = made(4000)
@@ -26,6 +26,12 @@ def test_the_power_that_makes_members_true_again_is_found(power: float) -> None:
     found = fit(told.unsqueeze(2), y, torch.ones(len(y), dtype=torch.float64))
     # one standard error of the logarithm is about 1 / sqrt(4000 * 0.5), the grid's step 0.05
     assert float((found / power).log().abs()) < 0.1
+
+
+def test_members_that_are_too_sure_stay_so() -> None:
+    truth, y = made(400)
+    told = sharpened(truth.unsqueeze(1), torch.tensor([3.0]))
+    assert float(fit(told.unsqueeze(2), y, torch.ones(400, dtype=torch.float64))) == 1
 
 
 def test_rows_count_as_often_as_they_weigh() -> None:

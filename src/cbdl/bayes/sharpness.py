@@ -1,9 +1,9 @@
 """How sure members may be of classes: their probabilities to a power that rows which they have not seen decide.
 
-Networks sampled at temperature 1 are often less sure than they could be, wide priors more sure than they should be
-(Wenzel et al. 2020); and where members differ in how sure they are, their set is wide on every row. One power per
-member, as in temperature scaling (Guo et al. 2017), sets that right: a member that is sharpened to a power above 1 is
-surer than it was, and what the members then disagree about is the answer.
+Networks sampled at temperature 1 are often less sure than they could be (Wenzel et al. 2020); and where members differ in
+how sure they are, their set is wide on every row. One power of at least 1 per member, as in temperature scaling (Guo et
+al. 2017), sets that right: what the members then disagree about is the answer. A member that is too sure is not made
+less so: it is left to be refuted. Chains without a fold are short, and under wide priors surer than long ones.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-WIDEST = 3.0
-"""Powers between exp(-3) and exp(3) are tried."""
+MOST = 3.0
+"""Powers between 1 and exp(3) are tried."""
 STEP = 0.05
 """Of the logarithm of the power."""
 
@@ -47,7 +47,7 @@ def fit(probs: Tensor, y: Tensor, counts: Tensor) -> Tensor:
     probs (n, m, chains, J), y (n,), counts (n,): how often each row counts. The logarithm of a power has a standard
     Normal prior, so that few rows cannot make a member absurdly sure.
     """
-    logs = torch.arange(-WIDEST, WIDEST + STEP / 2, STEP, dtype=torch.float64)
+    logs = torch.arange(0, MOST + STEP / 2, STEP, dtype=torch.float64)
     at = y.view(-1, 1, 1).expand(-1, probs.shape[1], 1)
     scores = torch.stack(
         [
