@@ -14,8 +14,8 @@ from cbdl.bayes.methods.mclmc import MCLMC
 from cbdl.bayes.priors import Normal
 
 PRIORS = tuple(Normal(0.0, scale, fan_in=True) for scale in (1.0, 2.0, 4.0))
-"""Normal, with standard deviations 1, 2 and 4 over the root of the fan-in. Of scales from 0.3 to 9, rows left out of seven
-tables were likeliest between 0.6 and 3, and little less likely beside that: often more than one is plausible."""
+"""Normal, with standard deviations 1, 2 and 4 over the root of the fan-in. Of scales from 0.3 to 9, rows left out of
+seven tables were likeliest between 0.6 and 3, and little less likely beside: often more than one is plausible."""
 MANY = 500
 """Rows from which on networks have a third hidden layer; with fewer of them it is seldom learned in the time given."""
 NOISES: tuple[Scale, ...] = ("learned", "heteroscedastic")

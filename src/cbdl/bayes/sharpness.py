@@ -1,8 +1,8 @@
 """How sure members may be of classes: their probabilities to a power that rows which they have not seen decide.
 
-Networks sampled at temperature 1 are often less sure than they could be (Wenzel et al. 2020); and where members differ in
-how sure they are, their set is wide on every row. One power of at least 1 per member, as in temperature scaling (Guo et
-al. 2017), sets that right: what the members then disagree about is the answer. A member that is too sure is not made
+Networks sampled at temperature 1 are often less sure than they could be (Wenzel et al. 2020); and where members differ
+in how sure they are, their set is wide on every row. One power of at least 1 per member, as in temperature scaling (Guo
+et al. 2017), sets that right: what the members then disagree about is the answer. A member that is too sure is not made
 less so: it is left to be refuted. Chains without a fold are short, and under wide priors surer than long ones.
 """
 
