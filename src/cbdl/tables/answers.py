@@ -135,8 +135,8 @@ class Options:
     most: int | None = None
     """Completions of a row that are answered at most; None: `COMPLETIONS`."""
 
-    def completions(self, trained: Trained) -> int:
-        return COMPLETIONS[trained.target.task] if self.most is None else self.most
+    def completions(self, target: Target) -> int:
+        return COMPLETIONS[target.task] if self.most is None else self.most
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def predict(
             columns,
             int(rows.unknown.any(1).sum()),
             int(rows.missing.any(1).sum()),
-            int((_possible(trained.columns, gaps) > options.completions(trained)).sum()),
+            int((_possible(trained.columns, gaps) > options.completions(trained.target)).sum()),
             abstained,
         )
         first += len(rows.X)
@@ -255,7 +255,7 @@ def credal_sets(
     Complete rows come first, all at once; of the others so many at a time that memory stays bounded.
     """
     gaps = rows.missing | rows.unknown
-    most = options.completions(trained)
+    most = options.completions(trained.target)
     counts = np.minimum(_possible(trained.columns, gaps), most)
     group = np.ceil(np.log2(counts)).astype(np.int64)
     for power in np.unique(group).tolist():
