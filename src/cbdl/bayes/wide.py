@@ -46,6 +46,15 @@ INTO: dict[type[nn.Module], Callable[[Tensor, Tensor], Tensor]] = {
 """(input, where the output goes) -> output, for the functions that can write into given memory."""
 
 
+OVER: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {
+    nn.ReLU: torch.relu_,
+    nn.SiLU: lambda x: nn.functional.silu(x, inplace=True),
+    nn.Tanh: torch.tanh_,
+    nn.Sigmoid: torch.sigmoid_,
+}
+"""The functions that can write over their input, which costs half of what new memory does."""
+
+
 class Space:
     """Memory that is lent again and again for what lies between a network's layers."""
 
@@ -128,7 +137,12 @@ def output(steps: list[Step], layout: Layout, theta: Tensor, x: Tensor) -> Tenso
     parts = torch.split_with_sizes(theta, layout.sizes, -1)
     h = x.flatten(1).mT
     for step in steps:
-        h = _affine(step, layout, parts, h) if isinstance(step, Affine) else step.module(h)
+        if isinstance(step, Affine):
+            h = _affine(step, layout, parts, h)
+        elif h.requires_grad:
+            h = step.module(h)
+        else:  # the layer before has made it, and nobody else sees it
+            h = OVER.get(type(step.module), step.module)(h)
     return h.mT
 
 
