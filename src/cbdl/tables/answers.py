@@ -29,6 +29,8 @@ from cbdl.tables.target import Target
 
 MEMORY = 1 << 25
 """Bytes that networks may use at a time: more would leave the processor's caches, and take twice as long."""
+PIECE: dict[str, int] = {"classification": 2 * ROWS, "regression": ROWS}
+"""Rows that are answered at a time: more are not faster."""
 COMPLETIONS: dict[str, int] = {"classification": MOST, "regression": 8}
 """Completions of a row that are answered at most; on the line time grows with the square of their number, and more."""
 Missing = Literal["hull", "impute", "error"]
@@ -170,7 +172,9 @@ def predict(
     def answer(numbered: tuple[int, Chunk]) -> Answers:
         return _of_chunk(trained, *numbered, options, here)
 
-    yield from in_order(answer, _numbered(chunks(path, ROWS, dialect=dialect, only=only)))
+    yield from in_order(
+        answer, _numbered(chunks(path, PIECE[trained.target.task], dialect=dialect, only=only))
+    )
 
 
 def _numbered(parts: Iterable[Chunk]) -> Iterator[tuple[int, Chunk]]:
