@@ -3,8 +3,8 @@
 The unit of classes is what cannot be avoided, by numpy: the forward passes of all draws of all members in single
 precision, their mean, and pyarrow reading the table and writing the answers. That of regression is the evaluation of
 all mixture densities on 512 nodes, as in `bench_kernel`. One thread, process time, both sides in turns. The goals are
-40,000 rows/s for classes and 8,000 for mixtures on two cores, so 50 and 250 microseconds of a core for a row; numpy took
-35 and 1,000.
+40,000 rows/s for classes and 8,000 for mixtures on two cores, so 50 and 250 microseconds of a core for a row; numpy
+took 35 and 1,000.
 """
 
 from __future__ import annotations
