@@ -185,3 +185,17 @@ def test_a_noise_that_does_not_vary_needs_no_patience() -> None:
     likelihood = likelihoods.Normal(nothing, scale="learned")
     out = torch.zeros(1, 1, 5, 1)
     assert likelihood.patience(out, torch.zeros(5), torch.zeros(1, 1), torch.ones(())) is None
+
+
+@pytest.mark.parametrize("side", ["classes", "rows"])
+def test_probabilities_and_entropies_are_torchs_whatever_lies_side_by_side_in_memory(side: str) -> None:
+    """Also where a probability is 0 in the type: it adds nothing to an entropy."""
+    out = outputs(4).float()
+    out[0, 0, 0] = torch.tensor([0.0, -90.0, -110.0, -1e4])
+    own = out if side == "classes" else out.mT.contiguous().mT
+    ours = likelihoods.Categorical(nothing)
+    numbers = ours.describe(own, NONE, ONE, ONE)
+    truth = td.Categorical(logits=out.double())
+    torch.testing.assert_close(numbers["probs"].double(), truth.probs, rtol=0, atol=4 * 6e-8)
+    # each of four terms is off by an eps or two of at most 1/e, and by that of its logarithm times p
+    torch.testing.assert_close(ours.entropy(numbers).double(), truth.entropy(), rtol=1e-6, atol=1e-6)

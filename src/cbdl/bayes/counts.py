@@ -10,7 +10,6 @@ import math
 
 import numpy as np
 import torch
-from scipy.special import gammainc
 from torch import Tensor
 
 from cbdl import memory
@@ -68,6 +67,8 @@ def count_probabilities(rate: Tensor, cap: int) -> Tensor:
     tensor([[1.0000, 0.0000, 0.0000],
             [0.3679, 0.3679, 0.2642]], dtype=torch.float64)
     """
+    from scipy.special import gammainc  # takes long to import, and few need it
+
     rate = rate.double().unsqueeze(-1)
     n = torch.arange(cap, dtype=torch.float64, device=rate.device)
     p = (torch.xlogy(n, rate) - rate - torch.lgamma(n + 1)).exp()

@@ -100,7 +100,8 @@ class Forward:
 
     def __call__(self, theta: Tensor, x: Tensor, buffers: Buffers) -> Tensor:
         """Outputs in evaluation mode, without a gradient."""
-        self.network.eval()
+        if self.way != "wide":  # whose functions are the same in both modes
+            self.network.eval()
         with torch.no_grad():
             return self._run(theta, x, buffers, slice(None), step=None)[0]
 

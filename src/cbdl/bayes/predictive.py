@@ -6,6 +6,7 @@ memory bound allows. How the work is cut into blocks changes nothing but roundin
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import torch
@@ -16,6 +17,9 @@ from cbdl import memory
 from ._random import generator, mix
 from .counts import count_cap, count_mixtures
 from .learned import Learned
+
+_COUNTING = threading.Lock()
+"""One thread at a time counts what a network puts out: its hooks belong to all threads."""
 
 
 def averages(
@@ -33,7 +37,7 @@ def averages(
     for members, some, rows, numbers in descriptions(learned, x, draws, max_memory):
         noise[rows, members] += torch.einsum("d,mdr->rm", weights[0, some], numbers["entropy"].double().cpu())
         if cap is None:
-            part = torch.einsum("wd,mdrj->rmwj", weights[:, some], numbers["probs"].double().cpu())
+            part = _weighted(weights[:, some], numbers["probs"]).double().cpu()
         else:
             part = count_mixtures(numbers["rate"], weights[:, some], cap, max_memory)
         if total is None:
@@ -41,6 +45,20 @@ def averages(
         total[rows, members] += part
     assert total is not None
     return total, noise
+
+
+def _weighted(weights: Tensor, probs: Tensor) -> Tensor:
+    """(rows, m, W, J): probabilities (m, draws, rows, J) averaged with each of the weightings (W, draws)."""
+    if len(weights) > 1:  # small differences of averages make a floor
+        return torch.einsum("wd,mdrj->rmwj", weights.to(probs.device), probs.double())
+    # one average needs no more digits than what it is of; rows or classes, whichever lie side by side, stay so
+    members, draws, rows, classes = probs.shape
+    own = weights[0].to(probs)
+    if probs.stride(-1) == 1:
+        mean = (own @ probs.reshape(members, draws, -1)).view(members, rows, classes)
+    else:
+        mean = (own @ probs.mT.reshape(members, draws, -1)).view(members, classes, rows).mT
+    return mean.movedim(1, 0).unsqueeze(2)
 
 
 def _largest_count(learned: Learned, x: Tensor, weights: Tensor, max_memory: int | None) -> int:
@@ -132,12 +150,13 @@ def activations(network: nn.Module, x: Tensor) -> int:
         total += sum(o.numel() for o in outputs if isinstance(o, Tensor))
 
     leaves = [module for module in network.modules() if not list(module.children())]
-    hooks = [module.register_forward_hook(count) for module in leaves]
-    try:
-        network.eval()
-        with torch.no_grad():
-            network(x)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with _COUNTING:
+        hooks = [module.register_forward_hook(count) for module in leaves]
+        try:
+            network.eval()
+            with torch.no_grad():
+                network(x)
+        finally:
+            for hook in hooks:
+                hook.remove()
     return total

@@ -46,6 +46,15 @@ INTO: dict[type[nn.Module], Callable[[Tensor, Tensor], Tensor]] = {
 """(input, where the output goes) -> output, for the functions that can write into given memory."""
 
 
+OVER: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {
+    nn.ReLU: torch.relu_,
+    nn.SiLU: lambda x: nn.functional.silu(x, inplace=True),
+    nn.Tanh: torch.tanh_,
+    nn.Sigmoid: torch.sigmoid_,
+}
+"""The functions that can write over their input, which costs half of what new memory does."""
+
+
 @dataclass(frozen=True)
 class Affine:
     """A Linear layer: where its weight and bias are among the layout's parameters."""
@@ -174,7 +183,12 @@ def output(steps: list[Step], layout: Layout, theta: Tensor, x: Tensor) -> Tenso
     parts = _views(layout, theta)
     h = x.flatten(1).mT
     for step in steps:
-        h = _affine(step, parts, h) if isinstance(step, Affine) else step.module(h)
+        if isinstance(step, Affine):
+            h = _affine(step, parts, h)
+        elif h.requires_grad:
+            h = step.module(h)
+        else:  # the layer before has made it, and nobody else sees it
+            h = OVER.get(type(step.module), step.module)(h)
     return h.mT
 
 

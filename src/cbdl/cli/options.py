@@ -15,6 +15,7 @@ from cbdl.tables.answers import Missing as MissingKind
 from cbdl.tables.cells import Decimal
 from cbdl.tables.errors import UsageError
 from cbdl.tables.files import Dialect
+from cbdl.tables.writing import Kind as AnswerKind
 
 
 class TaskName(StrEnum):
@@ -28,6 +29,25 @@ class EngineName(StrEnum):
     local = "local"
     processes = "processes"
     ray = "ray"
+
+
+class PlaceName(StrEnum):
+    local = "local"
+    ray = "ray"
+
+
+class FormatName(StrEnum):
+    csv = "csv"
+    jsonl = "jsonl"
+    parquet = "parquet"
+
+
+FORMATS: dict[FormatName | None, AnswerKind | None] = {
+    None: None,
+    FormatName.csv: "csv",
+    FormatName.jsonl: "jsonl",
+    FormatName.parquet: "parquet",
+}
 
 
 class RegionName(StrEnum):

@@ -1,16 +1,17 @@
-"""`cbdl predict`: answers for every row of a table."""
+"""`cbdl predict`: answers for every row of a table, or of many."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cbdl import recipe
+from cbdl.cli.files_shown import shown_files
 from cbdl.cli.options import (
+    FORMATS,
     MISSINGS,
     Alpha,
     Completions,
@@ -18,16 +19,17 @@ from cbdl.cli.options import (
     DecisionName,
     Delimiter,
     Encoding,
+    FormatName,
     Missing,
     MissingName,
     Model,
     Phi,
+    PlaceName,
     Predictive,
     PredictiveName,
     Region,
     RegionName,
     Samples,
-    Table,
     Unknown,
     UnknownName,
     dialect_of,
@@ -36,18 +38,36 @@ from cbdl.cli.options import (
 )
 from cbdl.cli.reporting import note, print_json, reported
 from cbdl.cli.settings import SETTINGS
-from cbdl.tables import answers, writing
-from cbdl.tables.errors import UsageError, many
+from cbdl.engines.pools import Actors, Here
+from cbdl.tables import answers, folders, writing
+from cbdl.tables.answering import Counts, Request, Tally, answer_file, answered
+from cbdl.tables.errors import TableError, UsageError, many
 
 app = typer.Typer(**SETTINGS)
 
 
-@app.command(epilog="\b\nExample:\n  cbdl predict model new.csv --alpha 0.05 --phi 1.0 --out pred.csv")
+EXAMPLES = """\b
+Example:
+  cbdl predict model new.csv --alpha 0.05 --phi 1.0 --out pred.csv
+  cbdl predict model 'folder/*.parquet' --out answers --engine ray
+"""
+
+
+@app.command(epilog=EXAMPLES)
 def predict(
     model: Model,
-    table: Table,
+    table: Annotated[
+        list[str],
+        typer.Argument(
+            help="CSV or Parquet; the first line names the columns. Several of them, a folder or a quoted pattern: "
+            "answered file by file."
+        ),
+    ],
     out: Annotated[
-        Path | None, typer.Option(help="Write here, as .csv, .jsonl or .parquet, instead of to stdout.")
+        Path | None,
+        typer.Option(
+            help="Write here, as .csv, .jsonl or .parquet, instead of to stdout; for several tables, a folder."
+        ),
     ] = None,
     alpha: Alpha = 0.05,
     phi: Phi = None,
@@ -81,17 +101,30 @@ def predict(
     ] = False,
     delimiter: Delimiter = None,
     encoding: Encoding = None,
+    form: Annotated[
+        FormatName | None,
+        typer.Option(
+            "--format", help="Several tables: the form of all answers. [default: that of each table]"
+        ),
+    ] = None,
+    engine: Annotated[
+        PlaceName,
+        typer.Option(help="Several tables: answered here, or by a Ray cluster that sees the same files."),
+    ] = PlaceName.local,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object a row; with --out, a summary in JSON.")
     ] = False,
 ) -> None:
-    """Answer for every row of a table.
+    """Answer for every row of a table, or of many.
 
     The decision, the region, and how much is noise (aleatoric) and how much ignorance (epistemic), in nats. A missing
-    value or a word that was never seen is ignorance too: the answer is the hull over all that it could be. The file may
-    be larger than memory. With --out, the new file appears when it is whole.
+    value or a word that was never seen is ignorance too: the answer is the hull over all that it could be. Files may
+    be larger than memory. With --out, a new file appears when it is whole. Of several tables the same command, called
+    again, answers those that are missing.
     """
-    with reported(lambda: "Nothing was written." if out else "The answers so far are above."):
+    several = folders.is_many(table)
+    with reported(lambda: _left(out, several)):
         options = answers.Options(
             alpha,
             kind_of(region),
@@ -105,66 +138,86 @@ def predict(
             missing=MISSINGS[missing],
             most=completions,
         )
-        if out is not None:
-            _check_output(out, table)
-        trained = answers.Trained.load(model)
-        tally = Tally(options.completions(trained))
-        whole = out is not None and writing.kind_of(out) == "parquet" and digits is None
-        decimals = trained.target.decimals
-        parts = tally.watched(answers.predict(trained, table, options, dialect_of(delimiter, encoding)))
-        if not whole:
-            parts = (writing.rounded(part, digits, decimals) for part in parts)
-        if out is None:
-            writing.write_text(parts, sys.stdout, "jsonl" if as_json else "csv")
-            sys.stdout.flush()
-            if tally.gaps:
-                note(tally.said(options))
+        request = Request(options, dialect_of(delimiter, encoding), digits)
+        if several:
+            _many(model, table, out, request, FORMATS[form], engine, quiet=quiet, as_json=as_json)
             return
-        writing.write(parts, out)
-        if as_json:
-            print_json({"out": str(out), **tally.counts(options)})
-        else:
-            typer.echo(f"{out}: {tally.said(options)}")
+        if form is not None or engine is not PlaceName.local:
+            name = "--engine" if form is None else "--format"
+            raise UsageError(f"{name} is for several tables; {table[0]} is one, and --out says its form")
+        _one(model, Path(table[0]), out, request, as_json=as_json)
 
 
-class Tally:
-    """What passed by: rows, and how many of them are special."""
+def _left(out: Path | None, several: bool) -> str:
+    """What a run that is stopped leaves, in words."""
+    if out is None:
+        return "The answers so far are above."
+    if several:
+        return f"The files so far are in {out}; the same command goes on with the others."
+    return "Nothing was written."
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.rows = self.unknown = self.missing = self.sampled = self.abstained = 0
 
-    def watched(self, parts: Iterable[answers.Answers]) -> Iterator[answers.Answers]:
-        for part in parts:
-            self.rows += len(part.columns["row"])
-            self.unknown += part.unknown
-            self.missing += part.missing
-            self.sampled += part.sampled
-            self.abstained += part.abstained
-            yield part
+def _one(model: Path, table: Path, out: Path | None, request: Request, *, as_json: bool) -> None:
+    if out is not None:
+        _check_output(out, table)
+    trained = answers.Trained.load(model)
+    most = request.options.completions(trained.target)
+    if out is None:
+        tally = Tally()
+        parts = answered(trained, table, request, tally)
+        writing.write_text(parts, sys.stdout, "jsonl" if as_json else "csv")
+        sys.stdout.flush()
+        if tally.counts.gaps:
+            note(tally.counts.said(request.options, most))
+        return
+    counts = answer_file(trained, table, out, request)
+    if as_json:
+        print_json({"out": str(out), **counts.shown(request.options)})
+    else:
+        typer.echo(f"{out}: {counts.said(request.options, most)}")
 
-    @property
-    def gaps(self) -> bool:
-        return bool(self.unknown or self.missing)
 
-    def counts(self, options: answers.Options) -> dict[str, int]:
-        special = {"unknown": self.unknown, "missing": self.missing, "sampled": self.sampled}
-        abstained = {} if options.phi is None else {"abstained": self.abstained}
-        return {"rows": self.rows} | abstained | (special if self.gaps else {})
+def _many(
+    model: Path,
+    given: list[str],
+    out: Path | None,
+    request: Request,
+    kind: writing.Kind | None,
+    engine: PlaceName,
+    *,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    if out is None:
+        raise UsageError("several tables are answered into a folder; name it with --out")
+    folders.check_folder(out)
+    todo = folders.jobs(folders.tables(given), out, kind)
+    most = request.options.completions(answers.target_of(answers.described(model)))
+    pool = Here() if engine is PlaceName.local else Actors()
+    outcomes = []
+    with shown_files(len(todo), quiet=quiet) as shown:
+        for outcome in folders.answer(model, todo, out, request, pool, kind=kind):
+            outcomes.append(outcome)
+            shown.add(outcome)
+    whole = sum((o.counts for o in outcomes if o.counts is not None), Counts())
+    failed = {str(o.job.table): o.error for o in outcomes if o.counts is None}
+    before = sum(o.before for o in outcomes)
+    if as_json:
+        files = {"files": len(todo), "before": before, "failed": failed}
+        print_json({"out": str(out), **files, **whole.shown(request.options)})
+    else:
+        typer.echo(_summary(out, len(todo) - len(failed), before, whole.said(request.options, most)))
+    if failed:
+        raise TableError(
+            f"{len(failed)} of {many(len(todo), 'table')} could not be answered:\n"
+            + "\n".join(failed.values())
+            + "\nMend them, and call the same command again: it answers what is missing."
+        )
 
-    def said(self, options: answers.Options) -> str:
-        words = [many(self.rows, "row")]
-        if options.phi is not None:
-            words.append(f"{self.abstained} abstained")
-        if self.unknown:
-            words.append(f"{self.unknown} with words that were never seen")
-        if self.missing:
-            words.append(f"{self.missing} with missing values")
-        if self.gaps:
-            words.append(f"answered by the hull over up to {self.most} completions")
-        if self.sampled:
-            words.append(f"a sample of them in {many(self.sampled, 'row')}")
-        return ", ".join(words)
+
+def _summary(out: Path, files: int, before: int, rows: str) -> str:
+    there = f" ({before} of them there already)" if before else ""
+    return f"{out}: {many(files, 'file')}{there}, {rows}"
 
 
 def _check_output(out: Path, table: Path) -> None:

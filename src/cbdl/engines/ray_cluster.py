@@ -60,7 +60,7 @@ class Ray:
                 f"num_cpus is {self.num_cpus}, num_gpus {self.num_gpus}; the first must be positive, the second at "
                 "least 0"
             )
-        _ray()
+        ray_module()
 
     def train(
         self,
@@ -73,15 +73,15 @@ class Ray:
         every_seconds: float = 60.0,
     ) -> list[tuple[Cohort, Posterior]]:
         """Train every task; one (cohort, posterior) each, in order."""
-        ray = _ray()
-        with scratch() as place, _connected(ray, self.address, self.options):
-            room = _room(ray, self.num_cpus, self.num_gpus)
+        ray = ray_module()
+        with scratch() as place, connected(ray, self.address, self.options):
+            fits = room(ray, self.num_cpus, self.num_gpus)
             work = Work.of(
                 todo,
                 data,
                 method,
                 run,
-                workers=self.workers or room,
+                workers=self.workers or fits,
                 threads=max(1, int(self.num_cpus)),
                 checkpoint_dir=checkpoint_dir,
                 scratch=place,
@@ -132,7 +132,8 @@ class Ray:
 # --------------------------------------------------------------------------------------------- the driver
 
 
-def _ray() -> Any:
+def ray_module() -> Any:
+    """Ray, which is imported only when it is used."""
     try:
         return import_module("ray")
     except ImportError as error:
@@ -140,7 +141,7 @@ def _ray() -> Any:
 
 
 @contextmanager
-def _connected(ray: Any, address: str | None, options: Mapping[str, Any]) -> Iterator[None]:
+def connected(ray: Any, address: str | None, options: Mapping[str, Any]) -> Iterator[None]:
     """A connection to Ray: the present one, which is kept, or one for the time of the training."""
     if ray.is_initialized():
         yield
@@ -158,38 +159,43 @@ def _connected(ray: Any, address: str | None, options: Mapping[str, Any]) -> Ite
         ray.shutdown()
 
 
-def _room(ray: Any, num_cpus: float, num_gpus: float) -> int:
+def room(ray: Any, num_cpus: float, num_gpus: float) -> int:
     """How many tasks the cluster can run at once; a ValueError if not one fits on any node."""
-    room = 0
+    count = 0
     for node in ray.nodes():
         if node["Alive"]:
             have = node["Resources"]
             fits = have.get("CPU", 0) // num_cpus
-            room += int(min(fits, have.get("GPU", 0) // num_gpus) if num_gpus else fits)
-    if room == 0:
+            count += int(min(fits, have.get("GPU", 0) // num_gpus) if num_gpus else fits)
+    if count == 0:
         total = ray.cluster_resources()
         raise ValueError(
             f"no node of the Ray cluster has num_cpus={num_cpus:g} and num_gpus={num_gpus:g}; in total it has "
             f"{total.get('CPU', 0):g} CPUs and {total.get('GPU', 0):g} GPUs"
         )
-    return room
+    return count
 
 
-def _hear(ray: Any, schedule: Schedule, group: int, ref: Any) -> None:
-    """The result of a task, or how its worker died."""
+def deaths_of(ray: Any) -> tuple[type[Exception], ...]:
+    """What Ray raises where a worker, an actor or their node is gone."""
     gone = ray.exceptions
-    deaths = (
+    return (
         gone.WorkerCrashedError,
+        gone.RayActorError,
         gone.NodeDiedError,
         gone.OutOfMemoryError,
         gone.ObjectLostError,
         gone.LocalRayletDiedError,
     )
+
+
+def _hear(ray: Any, schedule: Schedule, group: int, ref: Any) -> None:
+    """The result of a task, or how its worker died."""
     try:
         outcome = ray.get(ref)
-    except deaths as error:
+    except deaths_of(ray) as error:
         schedule.died(group, f"died ({type(error).__name__})")
-    except gone.RayError as error:
+    except ray.exceptions.RayError as error:
         if schedule.error is None:
             schedule.error = WorkerError(f"{schedule.labels[group]}: {error}")
             schedule.error.__cause__ = error
@@ -258,7 +264,7 @@ class _Line:
     """The line to the mailbox. Neither a step nor the training waits for it."""
 
     def __init__(self, mailbox: Any, group: int) -> None:
-        self.ray = _ray()
+        self.ray = ray_module()
         self.mailbox, self.group = mailbox, group
         self.place: tuple[int, int, float] | None = None
         self.answer: Any = None

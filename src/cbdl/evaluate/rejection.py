@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import digamma
 
 from cbdl.evaluate.estimate import Estimate, Floats, Statistic, Tied, estimate
 
@@ -64,6 +63,8 @@ def rejection_area(correct: npt.ArrayLike, uncertainty: npt.ArrayLike) -> Statis
     Of T rows with equal uncertainty, a share r of them right, after W rows of which C are right, the accuracies are
     (C + r t) / (W + t), t = 1 ... T; they sum to r T + (C - r W) (1/(W + 1) + ... + 1/(W + T)).
     """
+    from scipy.special import digamma  # takes long to import, and few need it
+
     right, groups = np.asarray(correct, dtype=np.float64), Tied.of(uncertainty)
 
     def area(w: Floats) -> Floats:

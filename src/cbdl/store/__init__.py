@@ -4,8 +4,8 @@
 the files hold numbers.
 """
 
-from cbdl.store.folder import MANIFEST, read_manifest
+from cbdl.store.folder import MANIFEST, fingerprint, read_manifest
 from cbdl.store.saved import Saved, read, write
 from cbdl.store.schema import ModelError
 
-__all__ = ["MANIFEST", "ModelError", "Saved", "read", "read_manifest", "write"]
+__all__ = ["MANIFEST", "ModelError", "Saved", "fingerprint", "read", "read_manifest", "write"]

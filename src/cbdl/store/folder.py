@@ -70,6 +70,12 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     return dict(manifest)
 
 
+def fingerprint(folder: str | Path) -> str:
+    """The sha256 of the manifest, which holds those of all other files: another model has another one."""
+    read_manifest(folder)
+    return hashlib.sha256((Path(folder) / MANIFEST).read_bytes()).hexdigest()
+
+
 def _refuse(name: str) -> None:
     raise ValueError(f"{name} is not a number that JSON has")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -24,10 +24,13 @@ from cbdl.tables.columns import check_range
 from cbdl.tables.encoding import Column, Encoded, choices, encode_rows, filled, from_json, to_json
 from cbdl.tables.errors import TableError, UsageError
 from cbdl.tables.files import ROWS, Chunk, Dialect, Floats, chunks, names
+from cbdl.tables.side_by_side import in_order
 from cbdl.tables.target import Target
 
 MEMORY = 1 << 25
 """Bytes that networks may use at a time: more would leave the processor's caches, and take twice as long."""
+PIECE: dict[str, int] = {"classification": 2 * ROWS, "regression": ROWS}
+"""Rows that are answered at a time: more are not faster."""
 COMPLETIONS: dict[str, int] = {"classification": MOST, "regression": 8}
 """Completions of a row that are answered at most; on the line time grows with the square of their number, and more."""
 Missing = Literal["hull", "impute", "error"]
@@ -135,8 +138,8 @@ class Options:
     most: int | None = None
     """Completions of a row that are answered at most; None: `COMPLETIONS`."""
 
-    def completions(self, trained: Trained) -> int:
-        return COMPLETIONS[trained.target.task] if self.most is None else self.most
+    def completions(self, target: Target) -> int:
+        return COMPLETIONS[target.task] if self.most is None else self.most
 
 
 @dataclass(frozen=True)
@@ -165,23 +168,38 @@ def predict(
     if absent:
         raise UsageError(f"{path} has no column {absent[0]!r}; it has {', '.join(here)}")
     only = {c.name for c in trained.columns} | set(options.keep)
+
+    def answer(numbered: tuple[int, Chunk]) -> Answers:
+        return _of_chunk(trained, *numbered, options, here)
+
+    yield from in_order(
+        answer, _numbered(chunks(path, PIECE[trained.target.task], dialect=dialect, only=only))
+    )
+
+
+def _numbered(parts: Iterable[Chunk]) -> Iterator[tuple[int, Chunk]]:
+    """Every chunk with the number of its first row."""
     first = 1
-    for chunk in chunks(path, ROWS, dialect=dialect, only=only):
-        rows = read_rows(trained, chunk, options, first, here)
-        kept = {name: chunk[name] for name in options.keep}
-        numbers = {"row": pa.array(np.arange(first, first + len(rows.X)))}
-        answered = _answers(trained, rows, options)
-        abstained = int(np.sum(answered["abstain"])) if "abstain" in answered else 0
-        columns = numbers | kept | {name: _arrow(own) for name, own in answered.items()}
-        gaps = rows.missing | rows.unknown
-        yield Answers(
-            columns,
-            int(rows.unknown.any(1).sum()),
-            int(rows.missing.any(1).sum()),
-            int((_possible(trained.columns, gaps) > options.completions(trained)).sum()),
-            abstained,
-        )
-        first += len(rows.X)
+    for chunk in parts:
+        yield first, chunk
+        first += len(next(iter(chunk.values())))
+
+
+def _of_chunk(trained: Trained, first: int, chunk: Chunk, options: Options, here: Collection[str]) -> Answers:
+    rows = read_rows(trained, chunk, options, first, here)
+    kept = {name: chunk[name] for name in options.keep}
+    numbers = {"row": pa.array(np.arange(first, first + len(rows.X)))}
+    answered = _answers(trained, rows, options)
+    abstained = int(np.sum(answered["abstain"])) if "abstain" in answered else 0
+    columns = numbers | kept | {name: _arrow(own) for name, own in answered.items()}
+    gaps = rows.missing | rows.unknown
+    return Answers(
+        columns,
+        int(rows.unknown.any(1).sum()),
+        int(rows.missing.any(1).sum()),
+        int((_possible(trained.columns, gaps) > options.completions(trained.target)).sum()),
+        abstained,
+    )
 
 
 def read_rows(
@@ -255,7 +273,7 @@ def credal_sets(
     Complete rows come first, all at once; of the others so many at a time that memory stays bounded.
     """
     gaps = rows.missing | rows.unknown
-    most = options.completions(trained)
+    most = options.completions(trained.target)
     counts = np.minimum(_possible(trained.columns, gaps), most)
     group = np.ceil(np.log2(counts)).astype(np.int64)
     for power in np.unique(group).tolist():

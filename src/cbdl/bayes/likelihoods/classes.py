@@ -16,6 +16,11 @@ from cbdl.bayes.targets import check_labels, check_variety, dims
 from .likelihood import Factory, Likelihood, Slope
 
 
+def _softmax(out: Tensor) -> Tensor:
+    """Along the last axis, which may lie apart in memory: `wide` puts rows side by side, and along them vectors run."""
+    return out.mT.softmax(-2).mT if out.ndim > 1 and out.stride(-1) != 1 else out.softmax(-1)
+
+
 def _draw_class(probs: Tensor, source: torch.Generator) -> Tensor:
     """Labels with probabilities (..., J): the class at which the running sum passes a uniform number."""
     u = torch.rand(probs.shape[:-1], generator=source, device=probs.device, dtype=probs.dtype)
@@ -69,7 +74,7 @@ class Categorical(Likelihood):
         return log_p.gather(-1, at).squeeze(-1), by_out, out.new_zeros(*out.shape[:3], 0)
 
     def describe(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor) -> dict[str, Tensor]:
-        return {"probs": out.softmax(-1)}
+        return {"probs": _softmax(out)}
 
     def draw(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor, source: torch.Generator) -> Tensor:
         return _draw_class(out.softmax(-1), source)

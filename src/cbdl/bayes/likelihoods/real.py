@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
 import torch
-from scipy.special import gammaincinv, psi
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -200,6 +199,8 @@ class StudentT(_LocationScale):
         return constant - (df + 1) / 2 * torch.log1p(z.square() / (df - 2))
 
     def standard_entropy(self) -> float:
+        from scipy.special import psi  # takes long to import, and few need it
+
         half, more = self.df / 2, (self.df + 1) / 2
         beta = math.lgamma(half) + math.lgamma(0.5) - math.lgamma(more)
         return more * float(psi(more) - psi(half)) + beta + 0.5 * math.log(self.df - 2)
@@ -210,6 +211,8 @@ class StudentT(_LocationScale):
         return normal * ((self.df - 2) / chi).sqrt()
 
     def normals(self) -> tuple[Tensor, Tensor]:
+        from scipy.special import gammaincinv  # takes long to import, and few need it
+
         # the variance is (df - 2) / chi-squared(df)
         low, high = (
             math.log((self.df - 2) / float(2 * gammaincinv(self.df / 2, p))) for p in (1 - 1e-5, 1e-6)

@@ -18,7 +18,6 @@ from abc import abstractmethod
 from dataclasses import dataclass
 
 import torch
-from scipy.special import chdtri, ndtri
 from torch import Tensor
 
 from cbdl.credal._batch import in_chunks
@@ -204,6 +203,8 @@ def euclidean_region(
     loc: Tensor, scale: Tensor, alpha: float, method: str, *, samples: int, seed: int, border: Border
 ) -> EuclideanRegion:
     """The region of level 1 - alpha by `method`, for loc, scale (..., m, d)."""
+    from scipy.special import chdtri  # takes long to import, and few need it
+
     alpha = check_alpha(alpha)
     if method not in METHODS:
         raise ValueError(f"method is {method!r}; give one of {', '.join(map(repr, METHODS))}")
@@ -253,6 +254,8 @@ def union_at(
 
 def _box(loc: Tensor, scale: Tensor, alpha: float) -> tuple[Tensor, ...]:
     """The hull of mu_j +- t s_j, t by a root finder: min_j P_j grows with t, from an empty box on."""
+    from scipy.special import ndtri  # takes long to import, and few need it
+
     d = loc.shape[-1]
     between = loc[:, None] - loc[:, :, None]  # (b, j, k, d): mu_k - mu_j
 

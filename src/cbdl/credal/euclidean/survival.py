@@ -10,7 +10,6 @@ import math
 
 import numpy as np
 import torch
-from scipy.special import gammainc, gammaincc
 from torch import Tensor
 
 from cbdl.credal._border import EPS
@@ -25,6 +24,8 @@ def log_survival(q: Tensor, d: int) -> Tensor:
     >>> log_survival(torch.tensor([3.841, 1600.0], dtype=torch.float64), 1)
     tensor([  -2.9955, -803.9153], dtype=torch.float64)
     """
+    from scipy.special import gammainc, gammaincc  # takes long to import, and few need it
+
     a, x = d / 2, (q / 2).cpu()
     # scipy's are good to rounding; torch's lose digits from d = 40 on
     below, above = (torch.from_numpy(np.asarray(f(a, x.numpy()))) for f in (gammainc, gammaincc))

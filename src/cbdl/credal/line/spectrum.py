@@ -24,7 +24,7 @@ from cbdl.credal.line.mixture import EPS, Extremes
 BAND = 8.5
 """Frequencies up to BAND / s count, and places up to BAND scales from a location: exp(-BAND^2 / 2) is rounding."""
 
-MOST = 512
+MOST = 16384
 """Frequencies of a set at most."""
 
 OVER = 2

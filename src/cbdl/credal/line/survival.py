@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 
 import torch
-from scipy import special
 from torch import Tensor
 
 from cbdl.credal.line.hdr import log_outside
@@ -53,8 +52,10 @@ def log_two_tails(z: Tensor) -> Tensor:
 
 def two_tailed_quantile(logs: Tensor) -> Tensor:
     """The z >= 0 with log P(|Z| > z) = logs, for logs <= 0; infinite for -inf."""
+    from scipy.special import ndtri_exp  # takes long to import, and few need it
+
     near = math.sqrt(2) * torch.special.erfinv(-torch.expm1(logs.clamp_min(-1)))
-    far = -torch.from_numpy(special.ndtri_exp(logs.cpu().numpy() - math.log(2))).to(logs)
+    far = -torch.from_numpy(ndtri_exp(logs.cpu().numpy() - math.log(2))).to(logs)
     # scipy's is good to some 30 roundings: one step of Newton's method, whose slope is the hazard 2 phi(z) / P.
     tails = log_two_tails(far)
     step = (tails - logs) * (tails + 0.5 * far.square() + 0.5 * math.log(math.pi / 2)).exp()

@@ -1,0 +1,67 @@
+"""Two million rows in twenty files, here and on Ray: `python -m benchmarks.folders [rows of a file] [files]`.
+
+Prints rows per second and core, and the peak memory of the process that answers after one file and after all of them:
+it must not grow with the number of files. The model is that of `bench_tables` with 6 extremes of 32 draws.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+from benchmarks.bench_tables import SIX, _trained, _write
+from cbdl.engines import Ray
+from cbdl.engines.pools import Actors, Here, Pool
+from cbdl.tables import folders
+from cbdl.tables.answering import Counts, Request
+from cbdl.tables.folders import Answered, Answering, Job
+
+
+class Measured(Answering):
+    """Says with every answer how much memory its process has used at most; the count of unknown words carries it."""
+
+    def __call__(self, job: Job) -> Answered:
+        outcome = super().__call__(job)
+        assert outcome.counts is not None, outcome.error
+        with open("/proc/self/status") as status:
+            peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+        return Answered(job, Counts(outcome.counts.rows, unknown=peak // 1024))
+
+
+def main(rows: int, files: int) -> None:
+    folders.Answering = Measured  # type: ignore[misc]
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        _trained(place, "classes", SIX)
+        (place / "in").mkdir()
+        _write(place / "in" / "0.csv", rows)
+        for i in range(1, files):
+            (place / "in" / f"{i}.csv").write_bytes((place / "in" / "0.csv").read_bytes())
+        torch.set_num_threads(1)
+        pools: dict[str, tuple[Pool, int]] = {
+            "here": (Here(), 1),
+            "Ray, two actors": (Actors(Ray(workers=2)), 2),
+        }
+        for title, (pool, cores) in pools.items():
+            out = place / title
+            todo = folders.jobs(folders.tables([str(place / "in")]), out, "parquet")
+            start, peaks, first = time.perf_counter(), [], None
+            for outcome in folders.answer(place / "model", todo, out, Request(), pool, kind="parquet"):
+                assert outcome.counts is not None
+                first = first or time.perf_counter()  # without the start of Ray and its workers
+                peaks.append(outcome.counts.unknown)
+            assert first is not None
+            speed = rows * (files - cores) / (time.perf_counter() - first) / cores
+            print(
+                f"{title}: {rows * files:,} rows in {files} files, {time.perf_counter() - start:.0f} s, "
+                f"{speed:,.0f} rows/s a core; peak memory {peaks[0]} MB after the first file, {max(peaks)} MB after all"
+            )
+
+
+if __name__ == "__main__":
+    numbers = [int(a) for a in sys.argv[1:]]
+    main(*(numbers or [100_000, 20]))
