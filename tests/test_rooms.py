@@ -58,7 +58,7 @@ BELOW: dict[str, set[str]] = {
     "plots": {"model", "prediction", "evaluate", "credal", "data", *GROUND},
 }
 EVERYTHING = {*BELOW, "studies"}
-BELOW |= {"studies": {*BELOW}, "cli": EVERYTHING}
+BELOW |= {"studies": {*BELOW}, "cli": EVERYTHING, "__main__": {"cli"}}
 """What each room may import. Only the command line imports studies."""
 
 
