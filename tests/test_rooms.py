@@ -55,7 +55,7 @@ BELOW: dict[str, set[str]] = {
         "credal",
         *GROUND,
     },
-    "plots": {"model", "prediction", "evaluate", "credal", "data", *GROUND},
+    "plots": {"model", "prediction", "evaluate", "bayes", "credal", "data", *GROUND},
 }
 EVERYTHING = {*BELOW, "studies"}
 BELOW |= {"studies": {*BELOW}, "cli": EVERYTHING, "__main__": {"cli"}}

@@ -110,6 +110,19 @@ class Learned:
         """The sharpness of `members`."""
         return torch.tensor([self.sharpness.get((m.k, m.s), 1.0) for m in self.members], dtype=torch.float64)
 
+    def losses(self) -> dict[Member, Tensor]:
+        """Of every member its loss by epoch, as long as it was trained; a ValueError if they are not known, as after
+        loading."""
+        curves: dict[Member, Tensor] = {}
+        for part in self.parts.values():
+            record = part.posterior.record
+            if record is None or not record.loss.numel():
+                raise ValueError("the losses are not known; a saved model does not keep them: fit it again")
+            lengths = record.stopped.tolist() or [len(record.loss)] * part.cohort.size
+            for i, member in enumerate(part.cohort.members):
+                curves[member] = record.loss[: int(lengths[i]), i]
+        return {member: curves[member] for member in self.members}
+
     def places(self, s: int) -> list[int]:
         """Where the members of likelihood `s` stand in `members`."""
         order = {member: i for i, member in enumerate(self.members)}
