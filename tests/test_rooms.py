@@ -10,13 +10,15 @@ import pytest
 import cbdl
 
 PACKAGE = Path(cbdl.__file__).parent
-GROUND = {"files", "memory", "nets"}
+GROUND = {"files", "labels", "memory", "nets", "shown"}
 """Rooms that know no other; `nets` holds networks by name."""
 BELOW: dict[str, set[str]] = {
     "files": set(),
     "memory": set(),
     "nets": set(),
-    "credal": {"memory"},
+    "labels": set(),
+    "shown": set(),
+    "credal": {"labels", "memory", "shown"},
     "bayes": {"credal", *GROUND},
     "engines": {"bayes", *GROUND},
     "store": {"bayes", *GROUND},

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+import numpy as np
 
 from cbdl.credal._border import Array, ArrayLike
+from cbdl.credal.table import region_columns, region_html, region_words
 
 
 class Region(ABC):
@@ -23,6 +27,42 @@ class Region(ABC):
     @abstractmethod
     def contains(self, y: ArrayLike) -> Array:
         """Whether outcomes lie in the region."""
+
+    def columns(self) -> dict[str, list[Any]]:
+        """The regions of a batch (n,) column by column, as data frames have them."""
+        return region_columns(self, tuple(np.shape(self.measure)))
+
+    def __len__(self) -> int:
+        if not np.shape(self.measure):
+            raise TypeError("this is the region of a single set, without a batch: it has no length")
+        return len(self.measure)
+
+    def __bool__(self) -> bool:
+        return True  # a single region has no length to ask
+
+    def __iter__(self) -> Iterator[Self]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, index: Any) -> Self:
+        """The regions at `index` of the batch: `region[3]`, `region[:10]`, `region[mask]`."""
+        batch = tuple(np.shape(self.measure))
+        if not batch:
+            raise IndexError("this is the region of a single set, without a batch to index")
+        return self._picked(index, batch)
+
+    def _picked(self, index: Any, batch: tuple[int, ...]) -> Self:
+        """Every field that has an entry per set, at `index`."""
+        own = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        arrays = {
+            n: x[index] for n, x in own.items() if tuple(getattr(x, "shape", ()))[: len(batch)] == batch
+        }
+        return replace(self, **arrays)  # type: ignore[type-var]
+
+    def __repr__(self) -> str:
+        return region_words(self)
+
+    def _repr_html_(self) -> str:
+        return region_html(self)
 
     @abstractmethod
     def hull(self) -> tuple[Array, Array]:
