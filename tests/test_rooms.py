@@ -43,7 +43,17 @@ BELOW: dict[str, set[str]] = {
     },
     "baselines": {"model", "bayes", "credal", *GROUND},
     "recipe": {"bayes", *GROUND},
-    "estimators": {"model", "left_out", "recipe", "prediction", "evaluate", "bayes", "credal", *GROUND},
+    "estimators": {
+        "model",
+        "store",
+        "left_out",
+        "recipe",
+        "prediction",
+        "evaluate",
+        "bayes",
+        "credal",
+        *GROUND,
+    },
     "tables": {
         "model",
         "missing",

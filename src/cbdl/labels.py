@@ -45,13 +45,13 @@ def numbers_of(y: Any, labels: Sequence[str] | None, name: str = "y") -> Any:
     array = np.asarray(y)
     if labels is None:
         raise ValueError(
-            f"{name} holds words such as {array.ravel()[0]!r}; classes here are numbers, 0, 1, ..."
+            f"{name} holds words such as {array.ravel().tolist()[0]!r}; classes here are numbers, 0, 1, ..."
         )
     place = {word: j for j, word in enumerate(labels)}
     known = [place.get(word, -1) for word in array.ravel().tolist()]
     if -1 in known:
         at = known.index(-1)
-        raise ValueError(f"{name}[{at}] is {array.ravel()[at]!r}; the classes are {_listed(labels)}")
+        raise ValueError(f"{name}[{at}] is {array.ravel().tolist()[at]!r}; the classes are {_listed(labels)}")
     codes: npt.NDArray[np.int64] = np.array(known, dtype=np.int64).reshape(array.shape)
     return codes
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cbdl import recipe
 from cbdl.bayes import likelihoods
-from cbdl.bayes.likelihoods import Scale, check_scale
+from cbdl.bayes.likelihoods import Likelihood, Scale, check_scale
 from cbdl.bayes.methods import Method
 from cbdl.bayes.priors import PriorLike
 from cbdl.credal import CredalSet, Region
@@ -95,20 +95,28 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Steps 1 to 3 of Algorithm 1, from X (rows, features) and numbers y (rows,) or (rows, outputs)."""
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
-        noises = self._noises()
+        self._noises()
         weights = sample_weights(sample_weight, len(X))
         targets = np.asarray(y, dtype=np.float64)
         self._shape = targets.shape[1:]
         # one column is a problem on the line, where regions are exact
         targets = targets[:, 0] if self._shape == (1,) else targets
-        parts = []
-        for noise in noises:
+        return self._train(X, targets, weights, self._parts(X.shape[1], len(X)))
+
+    def _parts(self, features: int, rows: int) -> list[Likelihood]:
+        parts: list[Likelihood] = []
+        for noise in self._noises():
             outputs = math.prod(self._shape) * (2 if noise == "heteroscedastic" else 1)
-            nets = factories(
-                self._architectures(X), X.shape[1], outputs, self.activation or recipe.activation(noise)
-            )
+            activation = self.activation or recipe.activation(noise)
+            nets = factories(self._architectures(rows), features, outputs, activation)
             parts += [likelihoods.Normal(net, scale=noise) for net in nets]
-        return self._train(X, targets, weights, parts)
+        return parts
+
+    def _remembered(self) -> dict[str, Any]:
+        return {"shape": list(self._shape)}
+
+    def _recall(self, own: dict[str, Any]) -> None:
+        self._shape = tuple(own["shape"])
 
     def _noises(self) -> tuple[Scale, ...]:
         """The noise models, checked."""

@@ -41,6 +41,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def available() -> bool:
     """Whether matplotlib is installed."""
     return find_spec("matplotlib") is not None

@@ -101,9 +101,7 @@ class CategoricalCredalSet(CredalSet):
         return 1e-6 if self._single else double
 
     def _probabilities(self, event: Any) -> Tensor:
-        mask = class_event(
-            numbers_of(event, self.labels, "event"), self.num_classes, self._batch, self._P.device
-        )
+        mask = class_event(self._numbered(event), self.num_classes, self._batch, self._P.device)
         # A sum of probabilities may end an ulp above 1.
         return (self._P @ mask.to(self._P).unsqueeze(-1)).squeeze(-1).clamp(0, 1)
 

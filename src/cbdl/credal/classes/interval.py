@@ -150,9 +150,7 @@ class IntervalCredalSet(CredalSet):
     # --- envelopes -------------------------------------------------------------------------------------
 
     def _probabilities(self, event: Any) -> Tensor:
-        mask = class_event(
-            numbers_of(event, self.labels, "event"), self.num_classes, self._batch, self._device
-        )
+        mask = class_event(self._numbered(event), self.num_classes, self._batch, self._device)
         return torch.stack(box.event_bounds(self._l, self._u, mask.expand_as(self._l)), -1)
 
     def _expectations(self, gamble: Gamble) -> Tensor:
