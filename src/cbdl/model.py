@@ -379,7 +379,11 @@ class CBDL:
     def _more(self, X: Any, y: Any) -> TrainingData:
         """Further data, in the units that the model was trained in."""
         data = self._prepare(X, y, standardize=False)
-        return data.in_units(self.learned.inputs, self.learned.targets)
+        learned = self.learned
+        # the units may be finer than the networks
+        return data.in_units(
+            *(unit.to(self.device, self.dtype) for unit in (learned.inputs, learned.targets))
+        )
 
     def _take(self, fitted: Fitted) -> Self:
         self._learned, self._data = fitted.learned, fitted.data

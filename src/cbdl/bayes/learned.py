@@ -180,7 +180,7 @@ def _prior_name(prior: PriorLike) -> str:
     if isinstance(prior, Coordinates):
         return "what was learned before"
     text = " ".join(repr(prior).split())
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return text if len(text) <= 90 else f"{text[:87]}..."
 
 
 def _net_name(net: object) -> str:

@@ -13,6 +13,7 @@ from cbdl.bayes import likelihoods, priors
 from cbdl.bayes.methods import MeanField
 from cbdl.model import CBDL
 from cbdl.plots import demo as figures
+from cbdl.report import parts as sections
 from cbdl.studies.part import Part, cell
 from cbdl.tables.files import Floats
 
@@ -135,6 +136,7 @@ def part(seed: int) -> Part:
         "Left: the epistemic uncertainty of all images of a kind; dotted: what 95% of the clean digits stay below. "
         f"Right: the first six of each kind, with the digits that the {1 - ALPHA:.0%} set holds.",
         lambda figure: figures.digits(figure, drawn, limit),
+        (*sections.trained(trained), *sections.checked(sections.diagnosed(trained))),
     )
 
 
