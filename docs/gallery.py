@@ -1,4 +1,4 @@
-"""The figures of gallery.md: its blocks of code run one after the other, each figure written to where the page shows it.
+"""The figures of gallery.md: its blocks of code run one after the other, each figure written to where the page has it.
 
 `python docs/gallery.py` makes them all, `python docs/gallery.py readme` the one of the README.
 """

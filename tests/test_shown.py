@@ -127,6 +127,15 @@ def test_regions_have_length_and_slices(sets):
         len(region[0])
 
 
+def test_uncertainties_have_length_slices_and_a_table():
+    split = PETS.uncertainty()
+    assert len(split) == len(PETS)
+    np.testing.assert_array_equal(split[2:5].epistemic, split.epistemic[2:5])
+    assert [float(own.total) for own in split] == split.total.tolist()
+    assert len(cells(split._repr_html_())) == 9
+    assert len(cells(split[0]._repr_html_())) == 2
+
+
 # --- classes by name --------------------------------------------------------------------------------------------
 
 

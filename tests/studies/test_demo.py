@@ -68,6 +68,7 @@ def test_the_report_has_the_tables_the_numbers_and_the_figures(whole):
     assert "<img" not in page
     assert page.count("<caption>Diagnostics</caption>") == 2
     assert "The inputs with most ignorance" in page
+    assert page.count("its first member alone") == 2
     assert "cbdl study demo --profile cpu --seed 0" in page
     assert str(folder / "index.html") in noted[-1]
 

@@ -34,8 +34,8 @@ def report(
 ) -> None:
     """Write a report about a model: one HTML file.
 
-    It needs nothing else. What was trained, with diagnostics; scores beside baselines if the table has outcomes; figures; the rows of which
-    the model is most uncertain, and which columns make it so; how to reproduce it.
+    It needs nothing else. What was trained, with diagnostics; scores beside baselines if the table has outcomes;
+    figures; the rows of which the model is most uncertain, and which columns make it so; how to reproduce it.
     """
     from cbdl.report import write
     from cbdl.report.tabular import report as page_of

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 import numpy as np
 
 from cbdl.credal._border import Array, ArrayLike
-from cbdl.credal.table import region_columns, region_html, region_words
+from cbdl.credal.table import numbers_html, region_columns, region_html, region_words
 
 
 class Region(ABC):
@@ -88,8 +88,27 @@ class Region(ABC):
             )
 
 
+class Numbers:
+    """Answers that are arrays of the batch shape, field by field: they have its length, and are sliced as it is."""
+
+    def __len__(self) -> int:
+        return len(next(iter(vars(self).values())))
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getitem__(self, index: Any) -> Self:
+        return replace(self, **{name: values[index] for name, values in vars(self).items()})  # type: ignore[type-var]
+
+    def __iter__(self) -> Iterator[Self]:
+        return (self[i] for i in range(len(self)))
+
+    def _repr_html_(self) -> str:
+        return numbers_html(self)
+
+
 @dataclass(frozen=True)
-class Decomposition:
+class Decomposition(Numbers):
     """Where the uncertainty of a prediction comes from. All fields have the batch shape, those of members (..., m).
 
     The entropy of every member is its `noise` plus its `doubt`. The paper's aleatoric uncertainty, the lowest of these
@@ -111,7 +130,7 @@ class Decomposition:
 
 
 @dataclass(frozen=True)
-class Uncertainty:
+class Uncertainty(Numbers):
     """Total uncertainty of a credal set and its split (section 2.3). All fields have the batch shape.
 
     total:            upper entropy of the whole hull

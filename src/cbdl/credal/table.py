@@ -98,6 +98,20 @@ def region_html(region: Region) -> str:
     return html_table(title, ["row", *columns], rows, more)
 
 
+def numbers_html(answer: object) -> str:
+    """The fields of an answer that have a number per set, a row per set."""
+    own = {name: np.asarray(torch.as_tensor(x).cpu(), dtype=np.float64) for name, x in vars(answer).items()}
+    shape = min((x.shape for x in own.values()), key=len)
+    if len(shape) > 1:
+        return html_table(f"{type(answer).__name__}(batch_shape={shape})", ["sets"], [[int(np.prod(shape))]])
+    flat = {name: x.reshape(-1)[:ROWS].tolist() for name, x in own.items() if x.shape == shape}
+    rows = [[i, *row] for i, row in enumerate(zip(*flat.values(), strict=True))]
+    more = [f"... {shape[0] - ROWS} more"] if shape and shape[0] > ROWS else []
+    return html_table(
+        type(answer).__name__, ["row", *flat], rows, [*more, "nats, unless another base was asked for"]
+    )
+
+
 def html(credal: CredalSet) -> str:
     """A batch by the answers of its first sets, a single set by its extremes."""
     batch = credal.batch_shape

@@ -7,28 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from cbdl import evaluate
 from cbdl.credal import CategoricalCredalSet, CredalSet, NormalCredalSet
 from cbdl.evaluate.estimate import Estimate, estimate, mean
 from cbdl.prediction import averaged
 from cbdl.report.asked import Asked
+from cbdl.report.compare import DRAWS, compared, score_table, scores
 from cbdl.report.page import Block, Table
 from cbdl.shown import cell
 from cbdl.tables import scoring
 from cbdl.tables.answers import Options
-
-WORDS = {
-    "accuracy": "accuracy of the average",
-    "rmse": "error of the mean (RMSE)",
-    "log loss": "surprise (NLL, nats)",
-    "coverage": "coverage of the region",
-    "size": "size of the region",
-    "crps": "CRPS",
-    "interval score": "interval score",
-    "brier": "Brier score",
-    "ece": "calibration error",
-}
-"""The scores that are shown, and what they are called."""
 
 
 def scored(asked: Asked, seed: int) -> tuple[list[Block], dict[str, Any]]:
@@ -36,53 +23,25 @@ def scored(asked: Asked, seed: int) -> tuple[list[Block], dict[str, Any]]:
     if asked.y is None:
         name = asked.trained.target.name
         return [f"The table has no column {name!r}; without outcomes there are no scores."], {}
-    table = _compared(asked, seed)
-    names = [name for name in WORDS if name in table["the credal set"]]
-    shown = Table(
-        f"Scores on {len(asked.X)} rows, with 95 % bootstrap intervals",
-        ("who", *(WORDS[name] for name in names)),
-        [[who, *(_estimate(own.get(name)) for name in names)] for who, own in table.items()],
-        f"Regions are to cover {1 - asked.alpha:.3g}. Outcomes without inputs: the distribution of the outcomes of "
-        "these very rows, which no model knows beforehand. Rows that the model was trained on flatter it.",
+    table = compared(averaged(asked.sets), asked.y, asked.alpha, seed)
+    if asked.trained.conformity:
+        table["the credal set, calibrated"] = _calibrated(asked, seed)
+    table["outcomes without inputs"] = scores(_constant(asked), asked.y, asked.alpha, seed)
+    note = (
+        "Outcomes without inputs: the distribution of the outcomes of these very rows, which no model knows "
+        "beforehand. Rows that the model was trained on flatter it."
     )
     numbers = {who: {name: scoring.known(own[name].value) for name in own} for who, own in table.items()}
-    return [shown], numbers
+    return [score_table(table, len(asked.X), asked.alpha, note)], numbers
 
 
-def _compared(asked: Asked, seed: int) -> dict[str, dict[str, Estimate]]:
-    """The scores of the model and of its rivals, by name."""
-    sets = averaged(asked.sets)
-
-    def scores(own: CredalSet) -> dict[str, Estimate]:
-        return evaluate.scores(own, asked.y, asked.alpha, draws=200, seed=seed)
-
-    table = {"the credal set": scores(sets)}
-    if asked.trained.conformity:
-        region = asked.trained.region(asked.sets, Options(asked.alpha))
-        inside, size = (np.asarray(x, dtype=np.float64) for x in (region.contains(asked.y), region.measure))
-        table["the same, calibrated"] = {
-            "coverage": estimate(mean(inside), len(inside), draws=200, seed=seed),
-            "size": estimate(mean(size), len(size), draws=200, seed=seed),
-        }
-    return table | {
-        "its average": scores(sets.point()),
-        "its first member alone": scores(_member(sets, 0)),
-        "outcomes without inputs": scores(_constant(asked)),
+def _calibrated(asked: Asked, seed: int) -> dict[str, Estimate]:
+    region = asked.trained.region(asked.sets, Options(asked.alpha))
+    rows = {"coverage": region.contains(asked.y), "size": region.measure}
+    return {
+        name: estimate(mean(np.asarray(own, dtype=np.float64)), len(asked.X), draws=DRAWS, seed=seed)
+        for name, own in rows.items()
     }
-
-
-def _estimate(value: Estimate | None) -> str:
-    if value is None:
-        return "-"
-    if value.low != value.low:
-        return cell(value.value)
-    return f"{cell(value.value)} [{cell(value.low)}, {cell(value.high)}]"
-
-
-def _member(sets: CredalSet, place: int) -> CredalSet:
-    weights = np.zeros(sets.num_extremes)
-    weights[place] = 1.0
-    return sets.point(weights)
 
 
 def _constant(asked: Asked) -> CredalSet:

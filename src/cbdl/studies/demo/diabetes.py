@@ -15,6 +15,7 @@ from cbdl.model import CBDL
 from cbdl.plots import demo as figures
 from cbdl.report import Block, explain
 from cbdl.report import parts as sections
+from cbdl.report.compare import compared, score_table
 from cbdl.studies.part import Part, cell
 from cbdl.tables.files import Floats
 
@@ -150,6 +151,7 @@ def details(trained: CBDL, people: People) -> tuple[Block, ...]:
     return (
         *sections.trained(trained),
         *sections.checked(sections.diagnosed(trained)),
+        score_table(compared(known, people.y, ALPHA), len(people.X), ALPHA, f"People of {people.name!r}."),
         f"The people of {people.name!r} that the networks are most uncertain of, and how their interval moves when one "
         "measurement is set to the median of these people, all others as they are:",
         *sections.uncertain(found, alpha=ALPHA),
