@@ -18,8 +18,8 @@ NEEDED = ("decision", "aleatoric", "epistemic", "epistemic_lower", "epistemic_up
 """Numbers without which there is no answer."""
 
 TOO_FAR = (
-    "the numbers are so far from what the model was trained on that nothing can be computed; correct them, or give null "
-    "for what is not known"
+    "the numbers are so far from what the model was trained on that nothing can be computed; correct them, or give "
+    "null for what is not known"
 )
 
 Answer = dict[str, Any]

@@ -143,7 +143,7 @@ async def _refuse_http(request: Request, error: Exception) -> Response:
     """What the framework refuses by itself: paths and methods that are not there."""
     assert isinstance(error, HTTPException)
     words = {
-        404: f"there is no {request.url.path}; see /docs",
+        404: "there is no such path; see /docs",
         405: f"{request.method} is not for this path; see /docs",
     }
     return Problem(

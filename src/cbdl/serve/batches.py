@@ -53,8 +53,6 @@ class Batches:
         self._jobs: deque[Job] = deque()
         self.waiting = 0
         """Rows that wait for their turn."""
-        self._come = asyncio.Event()
-        self._thread = ThreadPoolExecutor(1, "cbdl-answers")
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -62,13 +60,16 @@ class Batches:
         return self._task is not None and not self._task.done()
 
     def start(self) -> None:
+        """Begin, in the running event loop."""
+        self._come = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, "cbdl-answers")
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
         """End; nobody may wait any more."""
         if self._task is not None:
             self._task.cancel()
-        await asyncio.to_thread(self._thread.shutdown)
+            await asyncio.to_thread(self._thread.shutdown)
 
     async def answer(self, rows: Encoded, options: Options) -> list[Answer]:
         """The answers for some rows; a `Problem` if too many wait already, or if they take too long."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -176,4 +177,6 @@ def typical(column: Column) -> float | str | None:
     """The value in the middle of a column, as a request would give it."""
     if column.fill is None:
         return None
+    if column.kind == "date" and column.format:
+        return datetime.fromisoformat(column.fill).strftime(column.format)
     return float(column.fill) if column.kind == "number" else column.fill

@@ -3,6 +3,8 @@
 
 const SIGMA = Math.sqrt(2 * Math.PI * Math.E); // a Normal of deviation s has entropy log(s * SIGMA)
 
+const GUESS = 0.001;
+
 export function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -98,7 +100,10 @@ function bounds(model, own) {
 
 function regionWords(model, own, alpha) {
   const share = `${Math.round(100 * (1 - alpha))} %`;
-  if (model.task === "classification") return `Covers with ${share}: ${own.region.join(", ")}`;
+  if (model.task === "classification") {
+    const guess = own.probability[own.decision][0] < GUESS ? ". No class is likely to every member: the decision is a guess." : "";
+    return `Covers with ${share}: ${own.region.join(", ")}${guess}`;
+  }
   const parts = own.region.map(([a, b]) => `${shown(a)} to ${shown(b)}`);
   return `Covers with ${share}: ${parts.join(", or ")}`;
 }

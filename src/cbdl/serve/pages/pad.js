@@ -1,12 +1,13 @@
 // A pad to draw on, for models of scikit-learn's digits: 8 x 8 pixels from 0 to 16. As those were made: the drawing is
-// fitted into 32 x 32 dots with strokes of one width, and a pixel counts the dots of its 4 x 4.
+// fitted into 32 x 32 dots, with strokes so wide that it has their ink, and a pixel counts the dots of its 4 x 4.
 "use strict";
 
 import { element } from "./answer.js";
 
 const DOTS = 32;
 const BLOCK = 4;
-const WIDTH = 4.6; // dots of a stroke: then drawings have about as much ink as the training digits
+const INK = 312; // dots: the mean of the training digits, and of each of the ten; a one has thicker strokes than an eight
+const WIDTHS = [2.5, 10.5];
 const STEP = 1 / 24;
 
 const EXAMPLES = {
@@ -43,27 +44,41 @@ function drawn(brush, strokes, width, place) {
   }
 }
 
-export function pixels(strokes) {
+// 32 x 32 booleans: the drawing with strokes of a width, as large as it fits.
+function dotted(strokes, width) {
   const dots = context(DOTS);
   const all = strokes.flat();
-  if (all.length) {
-    const [xs, ys] = [all.map((p) => p[0]), all.map((p) => p[1])];
-    const box = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
-    const side = Math.max(box[1] - box[0], box[3] - box[2], 0.2);
-    const room = DOTS - WIDTH;
-    const place = ([x, y]) => [
-      DOTS / 2 + ((x - (box[0] + box[1]) / 2) * room) / side,
-      DOTS / 2 + ((y - (box[2] + box[3]) / 2) * room) / side,
-    ];
-    drawn(dots, strokes, WIDTH, place);
+  const [xs, ys] = [all.map((p) => p[0]), all.map((p) => p[1])];
+  const box = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
+  const side = Math.max(box[1] - box[0], box[3] - box[2], 0.2);
+  const room = DOTS - width;
+  drawn(dots, strokes, width, ([x, y]) => [
+    DOTS / 2 + ((x - (box[0] + box[1]) / 2) * room) / side,
+    DOTS / 2 + ((y - (box[2] + box[3]) / 2) * room) / side,
+  ]);
+  const colours = dots.getImageData(0, 0, DOTS, DOTS).data;
+  return Array.from({ length: DOTS * DOTS }, (_, i) => colours[4 * i + 3] > 127);
+}
+
+function inked(strokes) {
+  let [thin, thick] = WIDTHS;
+  let dots = dotted(strokes, thick);
+  for (let i = 0; i < 5; i += 1) {
+    const width = (thin + thick) / 2;
+    dots = dotted(strokes, width);
+    if (dots.filter(Boolean).length > INK) thick = width;
+    else thin = width;
   }
-  const alpha = dots.getImageData(0, 0, DOTS, DOTS).data;
-  const own = Array.from({ length: DOTS / BLOCK }, () => Array(DOTS / BLOCK).fill(0));
-  for (let y = 0; y < DOTS; y += 1) {
-    for (let x = 0; x < DOTS; x += 1) {
-      if (alpha[4 * (y * DOTS + x) + 3] > 127) own[Math.floor(y / BLOCK)][Math.floor(x / BLOCK)] += 1;
-    }
-  }
+  return dots;
+}
+
+export function pixels(strokes) {
+  const side = DOTS / BLOCK;
+  const own = Array.from({ length: side }, () => Array(side).fill(0));
+  if (!strokes.length) return own;
+  inked(strokes).forEach((black, i) => {
+    if (black) own[Math.floor(i / DOTS / BLOCK)][Math.floor((i % DOTS) / BLOCK)] += 1;
+  });
   return own;
 }
 
@@ -111,6 +126,7 @@ export function pad(model, home, changed) {
 
   function put(drawing) {
     strokes = drawing.map((stroke) => stroke.map((point) => [...point]));
+    pen = [0.5, 0.5];
     down = false;
     tell();
   }

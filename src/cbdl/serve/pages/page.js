@@ -18,21 +18,32 @@ function complain(error) {
   at("problem").hidden = false;
 }
 
-function answered(content, { question, column, places }) {
-  at("problem").hidden = true;
-  const [own, ...others] = content.answers;
-  show(model, own, question.alpha);
-  at("answer").dataset.count = Number(at("answer").dataset.count ?? 0) + 1;
-  if (column && others.length) curve(model, column, places, others, question.rows[0][column.name], own.decision);
+function counted(name) {
+  at(name).dataset.count = Number(at(name).dataset.count ?? 0) + 1;
 }
 
-const ask = asker(answered, complain);
+// The rows along the column that was touched last are asked for when the answer is there: it must not wait for them.
+const sweep = asker((content, { row: asked, column, places, own }) => {
+  curve(model, column, places, content.answers, asked[column.name], own.decision);
+  counted("sweep");
+}, complain);
 
-// The row as it is, and with it the rows along the column that was touched last.
+const ask = asker((content, { question, column }) => {
+  at("problem").hidden = true;
+  if (row === null) return; // cleared meanwhile
+  const [own] = content.answers;
+  show(model, own, question.alpha);
+  counted("answer");
+  if (column) sweep(line(question, column, own));
+}, complain);
+
+function line({ rows, ...others }, column, own) {
+  const { places, rows: all } = along(rows[0], column);
+  return { question: { rows: all, ...others }, row: rows[0], column, places, own };
+}
+
 function changed() {
-  if (row === null) return;
-  const line = column ? along(row, column) : { places: [], rows: [] };
-  ask({ question: { rows: [row, ...line.rows], ...options }, column, places: line.places });
+  if (row !== null) ask({ question: { rows: [row], ...options }, column });
 }
 
 function setOptions() {
