@@ -48,10 +48,11 @@ test-slow: $(VENV)/.dev  ## statistical checks that take minutes, and properties
 	$(BIN)/python -m pytest -q -m slow
 	OMP_NUM_THREADS=1 TRIALS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q --hypothesis-profile=explore tests/credal tests/evaluate
 
-lint: $(VENV)/.dev  ## ruff (lint and format) and mypy in strict mode
+lint: $(VENV)/.dev  ## ruff (lint and format), mypy in strict mode, hadolint where it exists
 	$(BIN)/ruff check src tests benchmarks docs
 	$(BIN)/ruff format --check src tests benchmarks docs
 	$(BIN)/mypy
+	test ! -x $(BIN)/hadolint || $(BIN)/hadolint Dockerfile
 
 docs: $(VENV)/.docs  ## the documentation, in docs/_build/html; a warning is an error
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html

@@ -101,11 +101,11 @@ function bounds(model, own) {
 function regionWords(model, own, alpha) {
   const share = `${Math.round(100 * (1 - alpha))} %`;
   if (model.task === "classification") {
-    const guess = own.probability[own.decision][0] < GUESS ? ". No class is likely to every member: the decision is a guess." : "";
-    return `Covers with ${share}: ${own.region.join(", ")}${guess}`;
+    const guess = own.probability[own.decision][0] < GUESS ? " No class is likely to every member: the decision is a guess." : "";
+    return `Covers with ${share}: ${own.region.join(", ")}.${guess}`;
   }
   const parts = own.region.map(([a, b]) => `${shown(a)} to ${shown(b)}`);
-  return `Covers with ${share}: ${parts.join(", or ")}`;
+  return `Covers with ${share}: ${parts.join(", or ")}.`;
 }
 
 export function show(model, own, alpha) {
