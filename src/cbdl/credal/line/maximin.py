@@ -39,7 +39,7 @@ def maximisers(sets: Extremes) -> Tensor:
 def _group(sets: Extremes) -> Tensor:
     grid, values = sampled_each(sets)
     shape = profile(sets.each(), *of_each(grid, values))
-    level = _first_level(sets, grid, values)
+    level = first_level(sets, grid, values)
     rows = torch.arange(len(sets), device=level.device)
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
     for _ in range(100):
@@ -60,7 +60,7 @@ def _group(sets: Extremes) -> Tensor:
     return padded(owner[order], point, point, len(sets)).rounded()[..., 0]
 
 
-def _first_level(sets: Extremes, grid: Grid, values: Derivatives) -> Tensor:
+def first_level(sets: Extremes, grid: Grid, values: Derivatives) -> Tensor:
     """(B,): a lower density that is attained, at the best node or nearly at the best place in the cells beside it."""
     lower = values[0].amin(-1)
     level = lower.new_full((len(sets),), -math.inf).scatter_reduce(0, grid.owner, lower, "amax")
