@@ -281,6 +281,17 @@ def test_the_search_for_the_safest_outcome_starts_where_it_mostly_ends(spread):
     assert np.mean(np.exp(start) >= best * (1 - 1e-11)) > 0.8
 
 
+def test_extremes_that_nearly_tie_beside_the_peak_do_not_hide_it():
+    # beside the peak of the flat Normal the steep one falls below it, so near that both seem lowest there
+    steep = 0.02
+    for ahead in (1e-2, 1e-3, 1e-4):
+        edge = -ahead  # where the steep density crosses the flat one's top
+        level = stats.norm.logpdf(edge)
+        centre = edge + steep * math.sqrt(2 * (stats.norm.logpdf(0, 0, steep) - level))
+        cs = NormalCredalSet([0.0, centre], [1.0, steep])
+        assert float(cs.decide("maximin", single=True)) == pytest.approx(0, abs=1e-6)
+
+
 def test_all_maximisers_are_found_and_one_is_chosen_by_seed():
     # The mirror image of a set has two equally safe outcomes.
     cs = MixtureCredalSet([[-3.0, 3.0], [-2.0, 2.0]], 0.8)

@@ -44,8 +44,7 @@ def _group(sets: Extremes) -> Tensor:
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
     for _ in range(100):
         below = level[rows] - 2 * TIE * (1 + level[rows].abs())
-        owner, high, low = _peaks(sets, rows, _region(shape, sets.m, rows, below))
-        value = sets.densities(rows[owner], high, low).amin(-1)
+        owner, high, low, value = _peaks(sets, rows, _region(shape, sets.m, rows, below))
         best = torch.full_like(below, -math.inf).scatter_reduce(0, owner, value, "amax")
         more = best - level[rows] > TIE * (1 + best.abs())
         keep = (value >= below[owner]) & ~more[owner]
@@ -115,17 +114,20 @@ def _region(shape: Profile, m: int, rows: Tensor, level: Tensor) -> Intervals:
     return covered(inside(crossings(shape, level.repeat_interleave(m), each), len(rows), m), m)
 
 
-def _peaks(sets: Extremes, rows: Tensor, region: Intervals) -> tuple[Tensor, Tensor, Tensor]:
-    """One candidate for each interval of the sets `rows`: where the tangents at its ends meet; (owner, high, low)."""
+def _peaks(sets: Extremes, rows: Tensor, region: Intervals) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """One candidate for each interval of the sets `rows`: where the tangents at its ends meet, or its middle if that is
+    better, as it is where extremes nearly tie at an end; (owner, high, low, lower log density)."""
     owner, column = region.valid.nonzero(as_tuple=True)
     high, low = region.high[owner, column], region.low[owner, column]
     anchor, length = high[:, 0], (high[:, 1] - high[:, 0]) + (low[:, 1] - low[:, 0])
-    x = low[:, 0] + 0.5 * length
+    middle = low[:, 0] + 0.5 * length
     left, rising = _steepest(sets, rows[owner], high[:, 0], low[:, 0], up=True)
     right, falling = _steepest(sets, rows[owner], high[:, 1], low[:, 1], up=False)
     meet = low[:, 0] + (right - left - falling * length) / (rising - falling)
-    x = torch.where((meet >= low[:, 0]) & (meet <= low[:, 0] + length), meet, x)
-    return owner, anchor, x
+    meet = torch.where((meet >= low[:, 0]) & (meet <= low[:, 0] + length), meet, middle)
+    both = sets.densities(rows[owner].repeat(2), anchor.repeat(2), torch.cat([meet, middle])).amin(-1)
+    at_meet, at_middle = both.view(2, -1)
+    return owner, anchor, torch.where(at_middle > at_meet, middle, meet), torch.maximum(at_meet, at_middle)
 
 
 def _steepest(sets: Extremes, owner: Tensor, high: Tensor, low: Tensor, *, up: bool) -> tuple[Tensor, Tensor]:
