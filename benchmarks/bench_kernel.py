@@ -7,9 +7,9 @@ R^120; the unit is the matrix product that gives the squared distances of 1,024 
 process time, both sides in turns, the best of several runs; every call starts from a new set, so that nothing is kept
 from the last one. A goal that is not reached stands beside what is promised.
 
-The units are not the same on all processors: where numpy has exponentials and logarithms by AVX-512 they take a third to
-a half of the time, while torch's take as long as before. The goals were set where it has not; to see them there, call
-it with NPY_DISABLE_CPU_FEATURES="X86_V4 AVX512_ICL AVX512_SPR". Goals against the first version know what it took on
+The units are not the same on all processors: where numpy has exponentials and logarithms by AVX-512 they take a third
+to a half of the time, while torch's take as long as before. The goals were set where it has not; to see them there,
+call it with NPY_DISABLE_CPU_FEATURES="X86_V4 AVX512_ICL AVX512_SPR". Goals against the first version know what it took on
 both. Memory is the peak of a process of its own, above what it held with the input in memory.
 """
 
@@ -90,7 +90,9 @@ def line(
 def wide_logarithms() -> bool:
     """Whether numpy's logarithms are those of AVX-512."""
     info = np.lib.introspect.opt_func_info(func_name="^log$", signature="float64")
-    return any(own["current"].startswith(("X86_V4", "AVX512")) for each in info.values() for own in each.values())
+    return any(
+        own["current"].startswith(("X86_V4", "AVX512")) for each in info.values() for own in each.values()
+    )
 
 
 def classes(sets: int = 400, m: int = 20, J: int = 1000) -> list[Row]:
@@ -143,9 +145,7 @@ def memory() -> list[Row]:
         command = [sys.executable, "-c", _PEAK, name, *arguments]
         used = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
         note = f"MB, not seconds: {used - 610:.0f} beside the copy"
-        answers.append(
-            Row(f"{name}, memory beyond 4000 sets, m=20, J=1000", used, "1 GB", 1024, 1, note, 1)
-        )
+        answers.append(Row(f"{name}, memory beyond 4000 sets, m=20, J=1000", used, "1 GB", 1024, 1, note, 1))
     return answers
 
 

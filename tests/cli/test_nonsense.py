@@ -174,7 +174,10 @@ def test_identifiers_are_refused_and_can_be_dropped_or_used(tmp_path, name, valu
 
 def test_all_columns_that_cannot_be_used_are_named_at_once(tmp_path):
     days = [f"2024-01-{1 + i % 28:02d}" for i in range(60)]
-    path = table(tmp_path / "t.csv", {"id": range(60), "x": X, "name": [f"P {i}" for i in range(60)], "d": days, "y": Y})
+    path = table(
+        tmp_path / "t.csv",
+        {"id": range(60), "x": X, "name": [f"P {i}" for i in range(60)], "d": days, "y": Y},
+    )
     code, _, err = fitted(path, "--held-out", "0")
     assert code == 1
     assert "3 columns cannot be used as they are" in err

@@ -152,8 +152,8 @@ def _not_readable(column: Column, cell: Any, at: int, first_row: int) -> TableEr
         unit = f" and {column.spelling.unit}" if column.spelling.unit else ""
         what += f" with {sign}{unit}, as the model was trained with"
     return TableError(
-        f"column {column.name!r}, row {first_row + at}: {value!r} is not {what}; correct it, or leave it empty if it is "
-        "not known"
+        f"column {column.name!r}, row {first_row + at}: {value!r} is not {what}; correct it, or leave it empty "
+        "if it is not known"
     )
 
 

@@ -110,15 +110,11 @@ def _steps(lower: Any, upper: Any, decimals: int | None) -> Floats:
     return np.minimum(steps, 15.0 if decimals is None else float(decimals))
 
 
-def _outwards(
-    own: Mapping[str, Any], to_grid: Callable[[Floats, Any, Rounding], Floats]
-) -> dict[str, Any]:
+def _outwards(own: Mapping[str, Any], to_grid: Callable[[Floats, Any, Rounding], Floats]) -> dict[str, Any]:
     """lower, upper and the intervals of the set, none of them smaller than before: `to_grid(x, rows, how)`."""
 
     def wider(ends: Floats, rows: Any) -> Floats:
-        return np.stack(
-            [to_grid(ends[:, 0], rows, np.floor), to_grid(ends[:, 1], rows, np.ceil)], axis=1
-        )
+        return np.stack([to_grid(ends[:, 0], rows, np.floor), to_grid(ends[:, 1], rows, np.ceil)], axis=1)
 
     every = slice(None)
     return {

@@ -23,7 +23,7 @@ TIE = 1e-12
 """Log densities that differ by less are equal."""
 
 PLACES, ROUNDS = 17, 3
-"""Places along a cell at which polynomials are looked at, and how often, each time between two neighbours of the best."""
+"""Places along a cell where polynomials are looked at, and how often, each time between the neighbours of the best."""
 
 
 def maximisers(sets: Extremes) -> Tensor:
@@ -70,13 +70,9 @@ def first_level(sets: Extremes, grid: Grid, values: Derivatives) -> Tensor:
     width = (grid.high[cell + 1] - grid.high[cell]) + (grid.low[cell + 1] - grid.low[cell])
     logp, score, bend = values
     ends = [(logp[i], score[i], bend[i] - score[i].square()) for i in (cell, cell + 1)]
-    value, place, *pair = (
-        t.view(2, len(sets)) for t in _highest(quintic(width[:, None], ends[0], ends[1]))
-    )
+    value, place, *pair = (t.view(2, len(sets)) for t in _highest(quintic(width[:, None], ends[0], ends[1])))
     better = value.argmax(0)[None]
-    cell, width, place, one, other = (
-        t.view(2, -1).gather(0, better)[0] for t in (cell, width, place, *pair)
-    )
+    cell, width, place, one, other = (t.view(2, -1).gather(0, better)[0] for t in (cell, width, place, *pair))
     high, low = grid.high[cell], grid.low[cell] + place * width
     for _ in range(2):  # from 1e-3 of a cell to rounding
         low = low + _step(sets, one, other, high, low).clamp(-width, width)
