@@ -9,8 +9,8 @@ from the last one. A goal that is not reached stands beside what is promised.
 
 The units are not the same on all processors: where numpy has exponentials and logarithms by AVX-512 they take a third
 to a half of the time, while torch's take as long as before. The goals were set where it has not; to see them there,
-call it with NPY_DISABLE_CPU_FEATURES="X86_V4 AVX512_ICL AVX512_SPR". Goals against the first version know what it took on
-both. Memory is the peak of a process of its own, above what it held with the input in memory.
+call it with NPY_DISABLE_CPU_FEATURES="X86_V4 AVX512_ICL AVX512_SPR". Goals against the first version know what it took
+on both. Memory is the peak of a process of its own, above what it held with the input in memory.
 """
 
 from __future__ import annotations
