@@ -85,24 +85,24 @@ def check_names(table: Chunk, target: str, wishes: Wishes) -> list[str]:
 def learn(table: Chunk, names: Sequence[str], rows: Rows, wishes: Wishes) -> Meaning:
     """What each of the columns `names` means, from the `rows` of the table that are trained on."""
     _check_missing(table, names, wishes)
-    columns, notes = [], []
+    columns, constant = [], []
     formats = wishes.date_formats()
     for name in names:
         own = table[name].take(pa.array(rows))
         column = _learn(name, own, rows, wishes, formats)
         if column is None:
-            notes.append(name)
+            constant.append(name)
         else:
             columns.append(column)
-    told = []
-    if notes:
-        word = "column has" if len(notes) == 1 else "columns have"
-        told.append(
-            f"{len(notes)} {word} one value in all training rows and teach nothing; left out: {named(notes)}"
+    notes = []
+    if constant:
+        word = "column has" if len(constant) == 1 else "columns have"
+        notes.append(
+            f"{len(constant)} {word} one value in all training rows and teach nothing; left out: {named(constant)}"
         )
     if not columns:
         raise TableError("every column has one value in all training rows; there is nothing to learn from")
-    return Meaning(tuple(columns), tuple(told))
+    return Meaning(tuple(columns), tuple(notes))
 
 
 def learn_columns(table: Mapping[str, Any], names: Sequence[str], impute: bool) -> tuple[Column, ...]:
