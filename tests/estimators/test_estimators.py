@@ -260,7 +260,7 @@ def test_in_a_search_and_in_cross_validation() -> None:
     search = GridSearchCV(light(), {"architectures": [((2,),), ((8,),)], "samples": [8]}, cv=2)
     assert search.fit(*IRIS).best_score_ > 0.85
     assert search.best_estimator_.predict_set(IRIS[0]).shape == (150, 3)
-    scores = cross_val_score(light_regressor(steps=200), *curve(), cv=3, scoring="r2")
+    scores = cross_val_score(light_regressor(steps=400), *curve(), cv=3, scoring="r2")
     assert scores.min() > 0.5
 
 
