@@ -112,7 +112,7 @@ def test_a_slice_answers_as_the_batch_does(kind):
         expected, answer = np.asarray(value)[1], np.asarray(one[name][0])
         if expected.ndim:  # lists padded to the longest of the batch
             expected = expected[: answer.shape[0]]
-        # The same computation on a slice: only the order of sums may differ, by a little more where there is an optimum.
+        # The same computation on a slice: only the order of sums may differ, a little more where there is an optimum.
         # A maximum is flat: sums of 4,000 nodes know it to 1e-12, and weights where it has curvature 0.1 to 4e-6.
         slack = 1e-5 if name == "upper_entropy weights" else 1e-9
         np.testing.assert_allclose(answer, expected, rtol=1e-9, atol=slack, err_msg=name)
