@@ -419,7 +419,10 @@ def test_a_component_of_weight_zero_does_not_matter():
         (([0.0, 1.0], [1.0, -1.0]), r"scale\[1\]"),
         (([0.0, np.nan], [1.0, 1.0]), r"loc\[1\]"),
         (([0.0, 1.0], [1.0, np.inf]), r"scale\[1\]"),
-        (([0.0, 1.0, 2.0], [1.0, 1.0]), "do not fit"),
+        (
+            ([0.0, 1.0, 2.0], [1.0, 1.0]),
+            r"loc has shape \(3,\), scale has shape \(2,\), which do not broadcast",
+        ),
         ((0.0, 1.0), "loc has shape"),
         ((np.zeros((0, 2)), 1.0), "holds nothing"),
     ],

@@ -90,7 +90,7 @@ def _other_sign(table: Chunk) -> str:
 def learn(table: Chunk, names: Sequence[str], rows: Rows, wishes: Wishes) -> Meaning:
     """What each of the columns `names` means, from the `rows` of the table that are trained on."""
     _check_missing(table, names, wishes)
-    columns, notes, problems = [], [], []
+    columns, constant, problems = [], [], []
     formats = wishes.date_formats()
     for name in names:
         own = table[name].take(pa.array(rows))
@@ -100,20 +100,21 @@ def learn(table: Chunk, names: Sequence[str], rows: Rows, wishes: Wishes) -> Mea
             problems.append(str(problem))
             continue
         if column is None:
-            notes.append(name)
+            constant.append(name)
         else:
             columns.append(column)
     if problems:
         raise TableError(_together(problems))
-    told = []
-    if notes:
-        words = ("column has", "teaches") if len(notes) == 1 else ("columns have", "teach")
-        told.append(
-            f"{len(notes)} {words[0]} one value in all training rows and {words[1]} nothing; left out: {named(notes)}"
+    notes = []
+    if constant:
+        words = ("column has", "teaches") if len(constant) == 1 else ("columns have", "teach")
+        notes.append(
+            f"{len(constant)} {words[0]} one value in all training rows and {words[1]} nothing; "
+            f"left out: {named(constant)}"
         )
     if not columns:
         raise TableError("every column has one value in all training rows; there is nothing to learn from")
-    return Meaning(tuple(columns), tuple(told))
+    return Meaning(tuple(columns), tuple(notes))
 
 
 def _together(problems: list[str], most: int = 8) -> str:
