@@ -119,7 +119,10 @@ def test_the_estimator_is_cbdl_with_the_same_seed() -> None:
     clf = light().fit(X, y)
     model = cbdl.CBDL(
         recipe.PRIORS,
-        [cbdl.likelihoods.Categorical(cbdl.nets.mlp(4, 3, h, "silu")) for h in LIGHT["architectures"]],
+        [
+            cbdl.likelihoods.Categorical(cbdl.nets.mlp(4, 3, h, "silu", recipe.quantiles(X)))
+            for h in LIGHT["architectures"]
+        ],
         recipe.method(LIGHT["steps"]),
         chains="extremes",
         seed=0,

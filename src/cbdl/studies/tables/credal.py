@@ -31,6 +31,7 @@ ROOMS = (
     "engines",
     "estimators",
     "evaluate",
+    "fitting.py",
     "left_out.py",
     "model.py",
     "nets",
