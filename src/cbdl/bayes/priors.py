@@ -38,6 +38,29 @@ from ._densities import (
 from ._random import generator
 from .flat import Entry, matches, shorten
 
+__all__ = [
+    "Cauchy",
+    "Centred",
+    "Coordinates",
+    "Horseshoe",
+    "Laplace",
+    "Normal",
+    "Pretrained",
+    "Prior",
+    "PriorLike",
+    "RegularisedHorseshoe",
+    "ScaleMixture",
+    "StudentT",
+    "grid",
+    "pretrained",
+    "seeded",
+]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 Parameters: TypeAlias = dict[str, Tensor]
 """The parameters of a family for each coordinate of one entry: float64 tensors (size,)."""
 

@@ -29,3 +29,7 @@ __all__ = [
     "train",
     "without_folds",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
