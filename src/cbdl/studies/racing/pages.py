@@ -1,0 +1,317 @@
+"""The parts of the report: the track, coverage beside the paper's, scores, equal widths, samples, seconds, verdicts."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from cbdl.plots import racing as figures
+from cbdl.studies.part import Part, cell
+from cbdl.studies.racing import published
+from cbdl.studies.racing.measures import (
+    CALIBRATED,
+    CBDL,
+    CBDL_CONFORMAL,
+    EBNN,
+    EBNN_CONFORMAL,
+    LEVELS,
+    STEP_BOXES,
+    TRAJECTORY_BOXES,
+)
+from cbdl.studies.racing.members import OURS, PAPER, VARIED
+from cbdl.studies.racing.runs import IN, OTHER, PHYSICS, RACE, Result
+from cbdl.studies.racing.samples import SHARES
+from cbdl.studies.racing.speed import Speed
+from cbdl.studies.racing.tables import Spread, Table, spread
+from cbdl.studies.racing.verdicts import Verdict
+from cbdl.studies.racing.worlds import FASTER, SLIPPERY, World
+
+REGIONS = (EBNN, CBDL, EBNN_CONFORMAL, CBDL_CONFORMAL, STEP_BOXES, TRAJECTORY_BOXES, CALIBRATED)
+SCORES = ("ade", "fde", "min_ade", "nll", "crps", "energy")
+CENTI = 100.0
+
+
+def of_track(world: World) -> Part:
+    """The lines, with their lengths and lap times; the map."""
+    rows, numbers = [], {}
+    for name, line in world.lines.items():
+        speed = line.speed
+        own = [line.curve.length, line.lap_time, float(speed.min()), float(speed.max())]
+        rows.append((name, *(cell(value, 1) for value in own)))
+        numbers[name] = dict(zip(("length", "lap_seconds", "slowest", "fastest"), own, strict=True))
+    return Part(
+        name="track",
+        title=f"{world.track.name}, {world.track.length:.0f} m",
+        text=f"Speeds at a gain of 1; {world.cars} cars: two drivers, four lines, gains "
+        f"{', '.join(f'{gain:g}' for gain in world.length.gains)}, {world.length.traces:g} s each.",
+        header=("line", "length (m)", "lap (s)", "slowest (m/s)", "fastest (m/s)"),
+        rows=tuple(rows),
+        lessons=(),
+        numbers=numbers,
+        caption="The track, its four lines, and the curvature of the race line by colour of speed.",
+        draw=partial(figures.track_map, track=world.track, lines=world.lines),
+    )
+
+
+# --- coverage ---------------------------------------------------------------------------------------------
+
+
+def of_coverage(table: Table, split: str, test: str) -> Part:
+    """Every line-up's regions on one kind of test windows, beside the paper's."""
+    rows: list[tuple[str, ...]] = []
+    numbers: dict[str, Any] = {}
+    for method, own in published.PAPER.get(test, {}).items():
+        both = (" / ".join(f"{value:.3f}" for value in own[kind]) for kind in ("one", "multi"))
+        rows.append((f"* {method}", *both, "-", "-", "-"))
+    for line_up in table.line_ups(split):
+        for region in REGIONS:
+            spreads = _spreads(table, split, test, line_up, region)
+            if spreads:
+                name = f"{line_up}: {_region_name(line_up, region)}"
+                rows.append((name, *_cells(spreads)))
+                numbers[name] = _plain(spreads)
+        for name, spreads in _at_equal_width(table, split, test, line_up):
+            rows.append((f"{line_up}: {name}", *_cells(spreads)))
+            numbers[f"{line_up}: {name}"] = _plain(spreads)
+    return Part(
+        name=f"coverage-{split}-{test}".replace(" ", "-"),
+        title=f"Coverage, {split} split, {test}",
+        text=_about(split, test, table),
+        header=("members: region", "one-step", "multi-step", "+-", "width (cm)", "area (cm2)"),
+        rows=tuple(rows),
+        lessons=(
+            "Every cell: at 0.9 / 0.95 / 0.99. +-: standard deviation of the multi-step coverage over seeds.",
+        ),
+        numbers=numbers,
+        caption=f"Multi-step coverage against mean width, {split} split, {test}; dots: the regions at 0.9, 0.95, 0.99.",
+        draw=partial(figures.coverage, panels=curves(table, split, test)),
+    )
+
+
+def _region_name(line_up: str, region: str) -> str:
+    if line_up == PHYSICS:
+        return {EBNN: "HDR", EBNN_CONFORMAL: "conformal"}[region]
+    return region
+
+
+def _about(split: str, test: str, table: Table) -> str:
+    seeds = len(table.of(split, test, table.line_ups(split)[0]))
+    where = {
+        IN: "all lines",
+        RACE: "trained on centre, left and right, tested on the race line",
+        "faster": f"trained on all lines, tested with speed gains {FASTER[0]:g} and {FASTER[1]:g}",
+        "slippery": f"trained on all lines, tested with a friction of {SLIPPERY:g} instead of 1.05",
+        OTHER: "trained on all lines, tested on the other track",
+    }[test]
+    how = (
+        "Test windows stand on stretches of the track that no training window has touched"
+        if split == "blocked" and test != OTHER
+        else "Test windows overlap with training windows, as in the paper"
+        if split == "random"
+        else "No window of the other track was trained on"
+    )
+    stars = " A star: the paper's table, on its own data." if test in published.PAPER else ""
+    return f"{where[0].upper()}{where[1:]}. {how}. Means over {seeds} seed{'s' if seeds > 1 else ''}.{stars}"
+
+
+Spreads = dict[str, list[Spread]]
+
+
+def _spreads(table: Table, split: str, test: str, line_up: str, region: str) -> Spreads:
+    own: Spreads = {}
+    for name in ("one", "multi", "width", "area"):
+        values = [table.region(split, test, line_up, region, level, name) for level in LEVELS]
+        if any(value is None for value in values):
+            return {}
+        own[name] = [value for value in values if value is not None]
+    return own
+
+
+def _at_equal_width(table: Table, split: str, test: str, line_up: str) -> Iterator[tuple[str, Spreads]]:
+    """EBNN inflated to CBDL's width, CBDL deflated to EBNN's; for ours also with the calibrated tubes."""
+    pairs = [(EBNN, CBDL), (CBDL, EBNN)]
+    if table.curves(split, test, line_up, CALIBRATED):
+        pairs += [(EBNN, CALIBRATED), (CALIBRATED, EBNN)]
+    for region, other in pairs:
+        if not table.curves(split, test, line_up, region) or not table.curves(split, test, line_up, other):
+            continue
+        own: Spreads = {"one": [], "multi": [], "width": []}
+        for level in LEVELS:
+            widths = table.regions(split, test, line_up, other, level, "width")
+            pairs_of = table.at_widths(split, test, line_up, region, widths)
+            for place, name in enumerate(("one", "multi")):
+                own[name].append(_known([pair[place] for pair in pairs_of]))
+            own["width"].append(_known(widths))
+        yield f"{region} at the width of {other}", own
+
+
+def _known(values: Sequence[float]) -> Spread:
+    own = spread(values)
+    assert own is not None
+    return own
+
+
+def _cells(own: Spreads) -> tuple[str, ...]:
+    deviations = [value.deviation for value in own["multi"]]
+    return (
+        *(" / ".join(f"{value.mean:.3f}" for value in own[name]) for name in ("one", "multi")),
+        "-" if None in deviations else " / ".join(f"{d:.3f}" for d in deviations if d is not None),
+        " / ".join(f"{CENTI * value.mean:.1f}" for value in own["width"]),
+        " / ".join(f"{CENTI**2 * value.mean:.0f}" for value in own["area"]) if "area" in own else "-",
+    )
+
+
+def _plain(own: Spreads) -> dict[str, Any]:
+    return {
+        name: {f"{level:g}": vars(value) for level, value in zip(LEVELS, values, strict=True)}
+        for name, values in own.items()
+    }
+
+
+def curves(table: Table, split: str, test: str) -> dict[str, tuple[list[Any], list[tuple[float, float]]]]:
+    """For a figure: by name the curves of all seeds, and the points of the three levels (width, coverage)."""
+    shown = {
+        f"{PAPER.name}: {EBNN}": (PAPER.name, EBNN),
+        f"{PAPER.name}: {CBDL}": (PAPER.name, CBDL),
+        f"{OURS.name}: {EBNN}": (OURS.name, EBNN),
+        f"{OURS.name}: {CALIBRATED}": (OURS.name, CALIBRATED),
+        PHYSICS: (PHYSICS, EBNN),
+    }
+    panels = {}
+    for name, (line_up, region) in shown.items():
+        own = _spreads(table, split, test, line_up, region)
+        lines = table.curves(split, test, line_up, region)
+        if own and lines:
+            points = [(w.mean, c.mean) for w, c in zip(own["width"], own["multi"], strict=True)]
+            panels[name] = (lines, points)
+    return panels
+
+
+# --- scores -----------------------------------------------------------------------------------------------
+
+
+def of_scores(table: Table, split: str) -> Part:
+    """Errors and proper scores of all line-ups on all kinds of test windows."""
+    rows, numbers = [], {}
+    for test in table.tests(split):
+        for line_up in table.line_ups(split):
+            own = {name: table.score(split, test, line_up, name) for name in SCORES}
+            if own["ade"] is None:
+                continue
+            texts = [
+                "-" if value is None else f"{value:.2f}" if name == "nll" else f"{_centi(value):.2f}"
+                for name, value in own.items()
+            ]
+            rows.append((f"{test}, {line_up}", *texts))
+            numbers[f"{test}, {line_up}"] = {k: None if v is None else vars(v) for k, v in own.items()}
+    return Part(
+        name=f"scores-{split}",
+        title=f"Scores, {split} split",
+        text="Distances in centimetres, NLL in nats of a position (x, y); means over windows and steps, and in brackets "
+        "the standard deviation over seeds.",
+        header=("windows, members", "ADE", "FDE", "minADE", "NLL", "CRPS", "energy score"),
+        rows=tuple(rows),
+        lessons=(
+            "ADE and FDE: mean and final distance of the members' mean; minADE: of the best member. The other scores are of "
+            "the members' average.",
+        ),
+        numbers=numbers,
+    )
+
+
+def _centi(value: Spread) -> Spread:
+    return Spread(CENTI * value.mean, None if value.deviation is None else CENTI * value.deviation)
+
+
+# --- samples ----------------------------------------------------------------------------------------------
+
+
+def of_samples(results: Sequence[Result], test: str) -> Part | None:
+    """Predictions of the paper's line-up and of ours for the same windows; None if the run has none."""
+    own = {
+        result.line_up: result.samples[test]["windows"]
+        for result in results
+        if result.case.split == "blocked" and test in result.samples and result.line_up != VARIED.name
+    }
+    first = {name: own[name] for name in (PAPER.name, OURS.name) if own.get(name)}
+    if not first:
+        return None
+    shown = [
+        (line_up, tube, drawn)
+        for line_up, drawn in first.items()
+        for tube in drawn["tubes"]
+        if not (line_up == OURS.name and tube == "CBDL")
+    ]
+    missed = {
+        f"{line_up}: {tube}": [sum(not step for step in held) for held in drawn["tubes"][tube]["held"]]
+        for line_up, tube, drawn in shown
+    }
+    where = "in-distribution" if test == IN else "race-line"
+    return Part(
+        name=f"samples-{where}",
+        title=f"Three windows, {test}",
+        text="The same windows for all: by how far the car departs from going on as it is, those at the "
+        f"{', '.join(f'{share:.0%}' for share in SHARES)} quantiles. Steps of the horizon that the region at 0.9 missed:",
+        header=("members: region", *(f"window {i + 1}" for i in range(len(SHARES)))),
+        rows=tuple((name, *map(str, counts)) for name, counts in missed.items()),
+        lessons=(),
+        numbers={name: list(counts) for name, counts in missed.items()},
+        caption=f"Regions at 0.9 ({test}): every fourth step; green: where the car went, red: steps that the region missed.",
+        draw=partial(figures.samples, shown=shown),
+    )
+
+
+def of_frames(results: Sequence[Result], world: World) -> Part | None:
+    """A car followed through a held-out stretch; None if the run has no such car."""
+    for result in results:
+        frames = result.samples.get(IN, {}).get("frames")
+        if result.line_up == OURS.name and result.case.split == "blocked" and frames:
+            missed = [sum(not step for step in held) for held in frames["tubes"]["calibrated"]["held"]]
+            return Part(
+                name="frames",
+                title="A car on a stretch that no member has seen",
+                text="0.3 s from frame to frame; calibrated regions at 0.9 of ours. Missed steps of the horizon:",
+                header=("frame", *(str(i + 1) for i in range(len(missed)))),
+                rows=(("missed", *map(str, missed)),),
+                lessons=(),
+                numbers={"missed": missed},
+                caption="The car (black), the regions of the next 0.6 s (orange), where it went (green), missed steps (red).",
+                draw=partial(figures.frames, frames=frames, track=world.track),
+            )
+    return None
+
+
+# --- seconds and verdicts ---------------------------------------------------------------------------------
+
+
+def of_speed(speed: Speed) -> Part:
+    """Seconds of simulation and prediction."""
+    rows = [(f"simulation of {speed.traces} traces", cell(speed.simulation, 1))]
+    for name, seconds in speed.prediction.items():
+        rows.append((f"{speed.predictions:,} predictions with regions and areas, {name}", cell(seconds, 2)))
+    return Part(
+        name="seconds",
+        title="Seconds",
+        text="Of the whole machine, as it was: 60 steps, 4 members, 20 draws where members have them.",
+        header=("what", "seconds"),
+        rows=tuple(rows),
+        lessons=(),
+        numbers=speed.to_json(),
+    )
+
+
+def of_verdicts(name: str, title: str, text: str, verdicts: Sequence[Verdict]) -> Part:
+    """Each with what is asked, the value, and whether it holds."""
+    words = {True: "yes", False: "no", None: "-"}
+    holds = [verdict.holds for verdict in verdicts]
+    return Part(
+        name=name,
+        title=title,
+        text=text,
+        header=("what", "asked", "value", "holds"),
+        rows=tuple((v.what, v.asked, cell(v.value, 3), words[v.holds]) for v in verdicts),
+        lessons=(
+            f"{sum(h is True for h in holds)} hold, {sum(h is False for h in holds)} do not, "
+            f"{sum(h is None for h in holds)} were not measured.",
+        ),
+        numbers={v.what: {"asked": v.low, "value": v.value, "holds": v.holds} for v in verdicts},
+    )
