@@ -2,8 +2,8 @@
 
 tracks -> lines -> traces -> windows -> splits -> line-ups of members -> forecasts -> regions -> what they hold
 
-`cbdl study racing --track FILE --profile cpu --out DIR`. What was measured is kept in DIR/runs, so that the same command
-goes on after it was stopped.
+`cbdl study racing --track FILE --profile cpu --out DIR`. What was measured is kept in DIR/runs, so that the same
+command goes on after it was stopped.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,8 @@ from cbdl.studies.kept import Shelf
 from cbdl.studies.part import Part
 from cbdl.studies.racing import pages, verdicts
 from cbdl.studies.racing.lines import LINES, Line, make_lines
-from cbdl.studies.racing.runs import IN, MEASURES, PLANS, RACE, SPLITS, results
+from cbdl.studies.racing.plans import PLANS, SPLITS
+from cbdl.studies.racing.runs import IN, MEASURES, RACE, results
 from cbdl.studies.racing.speed import Speed, measured_speed
 from cbdl.studies.racing.speeds import Pace
 from cbdl.studies.racing.splits import Split, blocked_split, held_out_stretches, line_held_out, random_split
@@ -69,13 +70,16 @@ def parts(context: Context) -> Iterator[Part]:
     yield pages.of_verdicts(
         "claims",
         "The paper's claims, and what is left of them at equal width",
-        "Of the mean-field line-up, means over seeds; a claim holds if its value is at least 0.",
+        "Of the mean-field line-up (MF), means over seeds, the least of the three levels: by how much CBDL covers more "
+        "than EBNN; how much coverage is lost on the race line, by EBNN or CBDL; and by how much CBDL covers more when "
+        "it is deflated to EBNN's mean width.",
         list(verdicts.claims(table)),
     )
     yield pages.of_verdicts(
         "goals",
         "Goals",
-        "Of ours with calibrated regions, blocked split. At equal width: ours scaled to the mean width of EBNN's region.",
+        "Of ours with calibrated regions, blocked split, means over seeds. At EBNN's width: by how much the multi-step "
+        "coverage of ours is higher when its tubes are scaled to the mean width of EBNN's regions of that level.",
         list(verdicts.goals(table, speed)),
     )
 
@@ -90,7 +94,7 @@ def _speed(context: Context, world: World) -> Speed:
         "tracks": content(world.track),
         "code": code(*MEASURES),
     }
-    rows, _ = shelf.rows(key, lambda: measured_speed(world).to_json())
+    rows, _ = shelf.rows(key, lambda: measured_speed(world, PLANS[context.profile].predictions).to_json())
     return Speed(**rows)
 
 

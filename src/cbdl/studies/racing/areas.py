@@ -8,8 +8,8 @@ import numpy as np
 
 from cbdl.studies.racing.curves import FloatArray
 
-SLICES = 32
-"""Slices through a union; the mean area of many unions is then right to a part in a thousand."""
+SLICES = 24
+"""Slices through a union: each area is then right to about a hundredth, the mean of many to a part in a thousand."""
 AT_ONCE = 1 << 21
 """Numbers that are held together."""
 
@@ -27,9 +27,11 @@ def union_area(loc: FloatArray, semi: FloatArray, slices: int = SLICES) -> Float
 
 
 def _areas(loc: FloatArray, semi: FloatArray, slices: int) -> FloatArray:
+    # Half the digits take half the time; about its first centre nothing of a union is lost in rounding.
+    loc, semi = (loc - loc[:, :1]).astype(np.float32), semi.astype(np.float32)
     left, right = (loc - semi)[..., 0].min(axis=1), (loc + semi)[..., 0].max(axis=1)
     # x = centre + radius sin(angle): slices crowd at the ends, where the height of an ellipse falls as a root.
-    angle = np.pi * ((np.arange(slices) + 0.5) / slices - 0.5)
+    angle = (np.pi * ((np.arange(slices) + 0.5) / slices - 0.5)).astype(np.float32)
     radius = 0.5 * (right - left)
     x = 0.5 * (left + right)[:, None] + radius[:, None] * np.sin(angle)
     inside = 1.0 - ((x[:, :, None] - loc[:, None, :, 0]) / semi[:, None, :, 0]) ** 2
@@ -42,5 +44,5 @@ def _areas(loc: FloatArray, semi: FloatArray, slices: int) -> FloatArray:
     length = (upper - lower)[..., 0] + np.maximum(
         upper[..., 1:] - np.maximum(lower[..., 1:], reached[..., :-1]), 0.0
     ).sum(axis=-1)
-    areas: FloatArray = (length * np.cos(angle)).sum(axis=1) * radius * (np.pi / slices)
+    areas: FloatArray = (length @ np.cos(angle)).astype(np.float64) * radius * (np.pi / slices)
     return areas

@@ -47,7 +47,7 @@ def of_track(world: World) -> Part:
         rows=tuple(rows),
         lessons=(),
         numbers=numbers,
-        caption="The track, its four lines, and the curvature of the race line by colour of speed.",
+        caption="The track with its four lines, and its tightest bend.",
         draw=partial(figures.track_map, track=world.track, lines=world.lines),
     )
 
@@ -55,42 +55,57 @@ def of_track(world: World) -> Part:
 # --- coverage ---------------------------------------------------------------------------------------------
 
 
+SHORT = {
+    EBNN: "EBNN",
+    CBDL: "CBDL",
+    EBNN_CONFORMAL: "EBNN conf.",
+    CBDL_CONFORMAL: "CBDL conf.",
+    STEP_BOXES: "boxes",
+    TRAJECTORY_BOXES: "traj. box",
+    CALIBRATED: "calibrated",
+}
+"""What regions are called in tables."""
+LEGEND = (
+    "Every cell: at 0.9, 0.95, 0.99; +-: standard deviation of the multi-step coverage at 0.9 over seeds; mean widths "
+    "and areas of a step's region. MF: mean field, MF4: of four architectures. EBNN: ellipse of the averaged Normal, CBDL: "
+    "union of the members' ellipses, conf.: conformal on validation windows, boxes: exact lower probability of a step, "
+    "traj. box: of all steps, calibrated: tubes from windows that a member has not seen. A @ B: A at B's mean width.",
+)
+
+
 def of_coverage(table: Table, split: str, test: str) -> Part:
     """Every line-up's regions on one kind of test windows, beside the paper's."""
     rows: list[tuple[str, ...]] = []
     numbers: dict[str, Any] = {}
-    for method, own in published.PAPER.get(test, {}).items():
-        both = (" / ".join(f"{value:.3f}" for value in own[kind]) for kind in ("one", "multi"))
-        rows.append((f"* {method}", *both, "-", "-", "-"))
+    for method, known in published.PAPER.get(test, {}).items():
+        rows.append((f"* {method}", *(_three(known[kind]) for kind in ("one", "multi")), "-", "-", "-"))
     for line_up in table.line_ups(split):
-        for region in REGIONS:
-            spreads = _spreads(table, split, test, line_up, region)
+        own = {SHORT[region]: _spreads(table, split, test, line_up, region) for region in REGIONS}
+        for name, spreads in {**own, **dict(_at_equal_width(table, split, test, line_up))}.items():
             if spreads:
-                name = f"{line_up}: {_region_name(line_up, region)}"
-                rows.append((name, *_cells(spreads)))
-                numbers[name] = _plain(spreads)
-        for name, spreads in _at_equal_width(table, split, test, line_up):
-            rows.append((f"{line_up}: {name}", *_cells(spreads)))
-            numbers[f"{line_up}: {name}"] = _plain(spreads)
+                rows.append((f"{line_up} {name}", *_cells(spreads)))
+                numbers[f"{line_up} {name}"] = _plain(spreads)
     return Part(
         name=f"coverage-{split}-{test}".replace(" ", "-"),
         title=f"Coverage, {split} split, {test}",
         text=_about(split, test, table),
-        header=("members: region", "one-step", "multi-step", "+-", "width (cm)", "area (cm2)"),
+        header=("region", "one-step", "multi-step", "+-", "width (mm)", "area (cm2)"),
         rows=tuple(rows),
-        lessons=(
-            "Every cell: at 0.9 / 0.95 / 0.99. +-: standard deviation of the multi-step coverage over seeds.",
-        ),
+        lessons=LEGEND if test == IN else (),
         numbers=numbers,
-        caption=f"Multi-step coverage against mean width, {split} split, {test}; dots: the regions at 0.9, 0.95, 0.99.",
+        caption=f"Multi-step coverage against mean width, {split} split, {test}; dots: regions at 0.9, 0.95, 0.99.",
         draw=partial(figures.coverage, panels=curves(table, split, test)),
     )
 
 
-def _region_name(line_up: str, region: str) -> str:
-    if line_up == PHYSICS:
-        return {EBNN: "HDR", EBNN_CONFORMAL: "conformal"}[region]
-    return region
+def _three(values: Sequence[float]) -> str:
+    return " ".join(_share(value) for value in values)
+
+
+def _share(value: float) -> str:
+    """A share in four characters."""
+    text = f"{value:.3f}"
+    return text[1:] if text[0] == "0" else text[:4]
 
 
 def _about(split: str, test: str, table: Table) -> str:
@@ -141,7 +156,10 @@ def _at_equal_width(table: Table, split: str, test: str, line_up: str) -> Iterat
             for place, name in enumerate(("one", "multi")):
                 own[name].append(_known([pair[place] for pair in pairs_of]))
             own["width"].append(_known(widths))
-        yield f"{region} at the width of {other}", own
+        yield f"{TINY[region]} @ {TINY[other]}", own
+
+
+TINY = {EBNN: "EBNN", CBDL: "CBDL", CALIBRATED: "cal"}
 
 
 def _known(values: Sequence[float]) -> Spread:
@@ -151,12 +169,12 @@ def _known(values: Sequence[float]) -> Spread:
 
 
 def _cells(own: Spreads) -> tuple[str, ...]:
-    deviations = [value.deviation for value in own["multi"]]
+    deviation = own["multi"][0].deviation
     return (
-        *(" / ".join(f"{value.mean:.3f}" for value in own[name]) for name in ("one", "multi")),
-        "-" if None in deviations else " / ".join(f"{d:.3f}" for d in deviations if d is not None),
-        " / ".join(f"{CENTI * value.mean:.1f}" for value in own["width"]),
-        " / ".join(f"{CENTI**2 * value.mean:.0f}" for value in own["area"]) if "area" in own else "-",
+        *(_three([value.mean for value in own[name]]) for name in ("one", "multi")),
+        "-" if deviation is None else _share(deviation),
+        " ".join(f"{1000 * value.mean:.0f}" for value in own["width"]),
+        " ".join(f"{CENTI**2 * value.mean:.0f}" for value in own["area"]) if "area" in own else "-",
     )
 
 
@@ -197,29 +215,31 @@ def of_scores(table: Table, split: str) -> Part:
             own = {name: table.score(split, test, line_up, name) for name in SCORES}
             if own["ade"] is None:
                 continue
-            texts = [
-                "-" if value is None else f"{value:.2f}" if name == "nll" else f"{_centi(value):.2f}"
-                for name, value in own.items()
-            ]
+            texts = [_score(name, value) for name, value in own.items()]
             rows.append((f"{test}, {line_up}", *texts))
             numbers[f"{test}, {line_up}"] = {k: None if v is None else vars(v) for k, v in own.items()}
     return Part(
         name=f"scores-{split}",
         title=f"Scores, {split} split",
-        text="Distances in centimetres, NLL in nats of a position (x, y); means over windows and steps, and in brackets "
-        "the standard deviation over seeds.",
-        header=("windows, members", "ADE", "FDE", "minADE", "NLL", "CRPS", "energy score"),
+        text="Distances in centimetres, NLL in nats of a position (x, y); means over windows, steps and seeds, in "
+        "brackets the standard deviation over seeds.",
+        header=("windows, members", "ADE", "FDE", "minADE", "NLL", "CRPS", "energy"),
         rows=tuple(rows),
         lessons=(
-            "ADE and FDE: mean and final distance of the members' mean; minADE: of the best member. The other scores are of "
-            "the members' average.",
+            "ADE and FDE: mean and final distance of the members' mean; minADE: of the best member. The other scores "
+            "are of the members' average.",
         ),
         numbers=numbers,
     )
 
 
-def _centi(value: Spread) -> Spread:
-    return Spread(CENTI * value.mean, None if value.deviation is None else CENTI * value.deviation)
+def _score(name: str, value: Spread | None) -> str:
+    if value is None:
+        return "-"
+    if name == "nll":
+        return f"{value.mean:.2f}"
+    over_seeds = "" if name != "ade" or value.deviation is None else f" ({CENTI * value.deviation:.2f})"
+    return f"{CENTI * value.mean:.2f}{over_seeds}"
 
 
 # --- samples ----------------------------------------------------------------------------------------------
@@ -250,12 +270,12 @@ def of_samples(results: Sequence[Result], test: str) -> Part | None:
         name=f"samples-{where}",
         title=f"Three windows, {test}",
         text="The same windows for all: by how far the car departs from going on as it is, those at the "
-        f"{', '.join(f'{share:.0%}' for share in SHARES)} quantiles. Steps of the horizon that the region at 0.9 missed:",
+        f"{', '.join(f'{share:.0%}' for share in SHARES)} quantiles. Steps that the region at 0.9 missed, of 60:",
         header=("members: region", *(f"window {i + 1}" for i in range(len(SHARES)))),
         rows=tuple((name, *map(str, counts)) for name, counts in missed.items()),
         lessons=(),
         numbers={name: list(counts) for name, counts in missed.items()},
-        caption=f"Regions at 0.9 ({test}): every fourth step; green: where the car went, red: steps that the region missed.",
+        caption=f"Regions at 0.9 ({test}), every fourth step; green: where the car went, red: missed steps.",
         draw=partial(figures.samples, shown=shown),
     )
 
@@ -274,7 +294,7 @@ def of_frames(results: Sequence[Result], world: World) -> Part | None:
                 rows=(("missed", *map(str, missed)),),
                 lessons=(),
                 numbers={"missed": missed},
-                caption="The car (black), the regions of the next 0.6 s (orange), where it went (green), missed steps (red).",
+                caption="The car, the regions of the next 0.6 s (orange), where it went (green), missed steps (red).",
                 draw=partial(figures.frames, frames=frames, track=world.track),
             )
     return None
@@ -285,7 +305,7 @@ def of_frames(results: Sequence[Result], world: World) -> Part | None:
 
 def of_speed(speed: Speed) -> Part:
     """Seconds of simulation and prediction."""
-    rows = [(f"simulation of {speed.traces} traces", cell(speed.simulation, 1))]
+    rows: list[tuple[str, ...]] = [(f"simulation of {speed.traces} traces", cell(speed.simulation, 1))]
     for name, seconds in speed.prediction.items():
         rows.append((f"{speed.predictions:,} predictions with regions and areas, {name}", cell(seconds, 2)))
     return Part(

@@ -1,7 +1,7 @@
 """Running the line-ups: which splits, settings and seeds a profile has, and what came of each, kept as it comes."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -12,18 +12,17 @@ from cbdl.studies.racing.calibration import OutOfFold, out_of_fold
 from cbdl.studies.racing.curves import FloatArray
 from cbdl.studies.racing.folds import Fold, random_folds, track_folds
 from cbdl.studies.racing.forecasts import Forecast
-from cbdl.studies.racing.members import LINE_UPS, OURS, PAPER, LineUp, Trained, train
+from cbdl.studies.racing.members import LineUp, Trained, train
 from cbdl.studies.racing.physics import constant_turn
+from cbdl.studies.racing.plans import SPLITS, Plan, SplitName
 from cbdl.studies.racing.scores import spread_rows
 from cbdl.studies.racing.splits import held_out_stretches, line_held_out, random_split
 from cbdl.studies.racing.windows import Windows
-from cbdl.studies.racing.worlds import Length, World, content
-from cbdl.studies.study import Context, Profile
+from cbdl.studies.racing.worlds import World, content
+from cbdl.studies.study import Context
 from cbdl.studies.tables.contestant import code
 
-SplitName = Literal["blocked", "random"]
 Setting = Literal["in", "out"]
-SPLITS: tuple[SplitName, ...] = ("blocked", "random")
 IN, RACE, FASTER, SLIPPERY, OTHER = "in distribution", "race line", "faster", "slippery", "other track"
 SHIFTS = (RACE, FASTER, SLIPPERY, OTHER)
 PHYSICS = "CTRV"
@@ -36,35 +35,6 @@ MEASURES = tuple(
     )
 )  # fmt: skip
 """The code that decides what is measured."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A profile: how many seeds, which line-ups on which split, how long they are trained, on how many windows."""
-
-    seeds: int
-    line_ups: dict[SplitName, tuple[LineUp, ...]]
-    epochs: float = 1.0
-    """Times those of the line-up."""
-    most: int | None = None
-    """Training windows, evenly spread; None: all."""
-    tests: int = 2000
-    """Test windows of each kind, evenly spread, and validation windows."""
-    length: Length = field(default_factory=Length)
-
-
-PLANS: dict[Profile, Plan] = {
-    "smoke": Plan(
-        1,
-        {"blocked": LINE_UPS, "random": ()},
-        epochs=0.1,
-        most=500,
-        tests=60,
-        length=Length(40.0, 10.0, (1.0,)),
-    ),
-    "cpu": Plan(3, {"blocked": LINE_UPS, "random": (PAPER, OURS)}),
-    "paper": Plan(5, {"blocked": LINE_UPS, "random": LINE_UPS}, epochs=4.0, tests=100_000),
-}
 
 
 @dataclass(frozen=True)

@@ -53,19 +53,19 @@ def claims(table: Table) -> Iterator[Verdict]:
             for kind, words in (("one", "one-step"), ("multi", "multi-step")):
                 gains = [_gain(table, split, test, level, kind) for level in LEVELS]
                 known = [gain for gain in gains if gain is not None]
-                what = f"{split} split, {test}: {words} coverage of CBDL over EBNN's, least of three levels"
+                what = f"{split}, {test}: {words}, CBDL - EBNN"
                 yield Verdict(what, 0.0, min(known) if known else None)
         falls = [_fall(table, split, region, level) for region in (EBNN, CBDL) for level in LEVELS]
         known = [fall for fall in falls if fall is not None]
         yield Verdict(
-            f"{split} split: multi-step coverage lost from all lines to the race line, least of EBNN and CBDL",
+            f"{split}: multi-step, {IN} - {RACE}",
             0.0,
             min(known) if known else None,
         )
         for test in (IN, RACE):
             gains = [_gain_at_width(table, split, test, level) for level in LEVELS]
             known = [gain for gain in gains if gain is not None]
-            what = f"{split} split, {test}: multi-step coverage of CBDL at EBNN's width over EBNN's, least of three levels"
+            what = f"{split}, {test}: multi-step at EBNN's width"
             yield Verdict(what, 0.0, min(known) if known else None)
 
 
@@ -94,17 +94,17 @@ def goals(table: Table, speed: Speed | None) -> Iterator[Verdict]:
     """Coverage in distribution, coverage at equal width out of distribution, and seconds."""
     for level in LEVELS:
         held = table.regions("blocked", IN, OURS.name, CALIBRATED, level, "multi")
-        yield Verdict(f"multi-step coverage at {level:g}, blocked split, in distribution", level, _mean(held))
+        yield Verdict(f"multi-step coverage at {level:g}, {IN}", level, _mean(held))
     for test in SHIFTS:
         for level in LEVELS:
             yield Verdict(
-                f"{test}, at the width of EBNN's {level:g} region: multi-step coverage of ours over EBNN's",
+                f"{test}, at EBNN's {level:g} width: ours - MF EBNN",
                 POINTS,
                 ahead_of_ebnn(table, test, level, PAPER.name),
             )
     for test in SHIFTS:
         yield Verdict(
-            f"{test}, at the width of EBNN's 0.9 region: ours over EBNN of our own members",
+            f"{test}, at EBNN's 0.9 width: ours - our EBNN",
             POINTS,
             ahead_of_ebnn(table, test, 0.9, OURS.name),
         )
