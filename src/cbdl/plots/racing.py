@@ -81,7 +81,7 @@ def mean_curve(curves: Sequence[Any]) -> tuple[Floats, Floats]:
 def samples(figure: Any, shown: Sequence[tuple[str, str, Mapping[str, Any]]]) -> None:
     """A row per line-up and region, a column per window: every fourth region, and the missed steps in red."""
     count = len(shown[0][2]["future"])
-    figure.set_size_inches(4.2 * count, 2.1 * len(shown) + 0.4)
+    figure.set_size_inches(3.4 * count, 2.3 * len(shown) + 0.4)
     panels = figure.subplots(len(shown), count, squeeze=False)
     for row, (line_up, tube, own) in zip(panels, shown, strict=True):
         for place, axes in enumerate(row):
@@ -118,7 +118,7 @@ def frames(figure: Any, frames: Mapping[str, Any], track: Any) -> None:
         axes.set(xlim=(middle[0] - reach, middle[0] + reach), ylim=(middle[1] - reach, middle[1] + reach))
         axes.set_aspect("equal")
         axes.set(xticks=[], yticks=[])
-        axes.set_title(f"{0.3 * place:.1f} s", fontsize=9)
+        axes.set_title(f"{frames['seconds'][place]:.1f} s", fontsize=9)
 
 
 def _tube(
@@ -140,7 +140,13 @@ def _tube(
             width, height = 2.0 * semi[member, step]
             axes.add_patch(
                 Ellipse(
-                    where[member, step], width, height, angle=turn, fc=colour, ec=colour, alpha=0.25, lw=0.4
+                    where[member, step],
+                    width,
+                    height,
+                    angle=turn,
+                    fc=colour,
+                    ec="none",
+                    alpha=0.4 / len(loc),
                 )
             )
     went = _placed(future, pose)

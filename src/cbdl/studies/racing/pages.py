@@ -67,9 +67,10 @@ SHORT = {
 """What regions are called in tables."""
 LEGEND = (
     "Every cell: at 0.9, 0.95, 0.99; +-: standard deviation of the multi-step coverage at 0.9 over seeds; mean widths "
-    "and areas of a step's region. MF: mean field, MF4: of four architectures. EBNN: ellipse of the averaged Normal, CBDL: "
-    "union of the members' ellipses, conf.: conformal on validation windows, boxes: exact lower probability of a step, "
-    "traj. box: of all steps, calibrated: tubes from windows that a member has not seen. A @ B: A at B's mean width.",
+    "and areas of a step's region. MF: mean field, MF4: of four architectures. EBNN: ellipse of the averaged Normal, "
+    "CBDL: union of the members' ellipses, conf.: conformal on validation windows, boxes: exact lower probability of a "
+    "step, traj. box: of all steps, calibrated: tubes from windows that a member has not seen. A @ B: A at B's "
+    "mean width.",
 )
 
 
@@ -289,7 +290,7 @@ def of_frames(results: Sequence[Result], world: World) -> Part | None:
             return Part(
                 name="frames",
                 title="A car on a stretch that no member has seen",
-                text="0.3 s from frame to frame; calibrated regions at 0.9 of ours. Missed steps of the horizon:",
+                text="Calibrated regions of ours at 0.9. Steps of the horizon that they missed, of 60:",
                 header=("frame", *(str(i + 1) for i in range(len(missed)))),
                 rows=(("missed", *map(str, missed)),),
                 lessons=(),
@@ -333,5 +334,5 @@ def of_verdicts(name: str, title: str, text: str, verdicts: Sequence[Verdict]) -
             f"{sum(h is True for h in holds)} hold, {sum(h is False for h in holds)} do not, "
             f"{sum(h is None for h in holds)} were not measured.",
         ),
-        numbers={v.what: {"asked": v.low, "value": v.value, "holds": v.holds} for v in verdicts},
+        numbers={v.what: {"asked": v.asked, "value": v.value, "holds": v.holds} for v in verdicts},
     )

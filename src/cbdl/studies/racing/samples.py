@@ -8,15 +8,16 @@ from cbdl.studies.racing.calibration import OutOfFold
 from cbdl.studies.racing.curves import FloatArray, IntArray
 from cbdl.studies.racing.forecasts import Forecast
 from cbdl.studies.racing.physics import constant_turn
-from cbdl.studies.racing.regions import Tube, union
+from cbdl.studies.racing.regions import union
+from cbdl.studies.racing.traces import DT
 from cbdl.studies.racing.windows import Windows, on_map
 
 ALPHA = 0.1
 SHARES = (0.5, 0.9, 0.97)
 """Samples by how far the car departs from going on as it is: the middle one of all windows, and two that turn."""
 FRAMES = 5
-SPACING = 3
-"""Windows from one frame to the next: with ten steps each, 0.3 s."""
+SPACING, SLACK = 30, 10
+"""Steps from one frame to the next, and by how many a frame may be late."""
 
 
 def samples(windows: Windows, forecast: Forecast, calibration: OutOfFold | None) -> dict[str, Any]:
@@ -33,20 +34,20 @@ def samples(windows: Windows, forecast: Forecast, calibration: OutOfFold | None)
 
 
 def followed(windows: Windows) -> IntArray:
-    """Consecutive windows of one car, on the part of its way where it turns most."""
-    best: tuple[float, IntArray] = (-1.0, np.zeros(0, dtype=np.int64))
+    """Windows of one car, a frame apart, on the part of its way where it turns most; none if no car is seen so long."""
+    best: tuple[float, IntArray] = (0.0, np.zeros(0, dtype=np.int64))
     for trace in np.unique(windows.trace):
         own = np.flatnonzero(windows.trace == trace)
         own = own[np.argsort(windows.step[own], kind="stable")]
-        apart = np.diff(windows.step[own])
-        usual = int(np.median(apart)) if len(apart) else 0
-        for begin in range(len(own) - (FRAMES - 1) * SPACING):
-            run = own[begin : begin + (FRAMES - 1) * SPACING + 1]
-            if (np.diff(windows.step[run]) != usual).any():
-                continue
-            turn = float(np.abs(windows.future[run, -1, 2]).sum())
-            if turn > best[0]:
-                best = turn, run[::SPACING]
+        steps = windows.step[own]
+        # For each window as the first: the first windows that are not before the next frames.
+        wanted = steps[:, None] + SPACING * np.arange(FRAMES)
+        place = np.minimum(np.searchsorted(steps, wanted), len(steps) - 1)
+        whole = (np.abs(steps[place] - wanted) <= SLACK).all(axis=1)
+        turn = np.where(whole, np.abs(windows.future[own[place], -1, 2]).sum(axis=1), 0.0)
+        first = int(np.argmax(turn))
+        if turn[first] > best[0]:
+            best = float(turn[first]), own[place[first]]
     return best[1]
 
 
@@ -64,6 +65,7 @@ def _drawn(
         "past": _short(some.history[..., :2]),
         "future": _short(y),
         "pose": _short(some.pose),
+        "seconds": _short((some.step - some.step[0]) * DT),
         "road": _short(on_map(y, some.pose)),
         "tubes": {
             name: {
@@ -79,10 +81,3 @@ def _drawn(
 def _short(values: FloatArray) -> Any:
     """Numbers as lists, to a tenth of a millimetre."""
     return np.round(values, 4).tolist()
-
-
-def tube_of(own: dict[str, Any], name: str, place: int) -> tuple[Tube, FloatArray]:
-    """The tube of one sample, and which steps it holds (horizon,)."""
-    given = own["tubes"][name]
-    loc, semi = (np.array(given[key])[place][None] for key in ("loc", "semi"))
-    return Tube(Forecast(loc, semi), 1.0), np.array(given["held"])[place]
