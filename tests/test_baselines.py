@@ -145,8 +145,8 @@ def test_deep_ensembles_and_dropout_are_models_like_any_other():
         (lambda: baselines.deep_ensemble(cbdl.nets.mlp(2, 2), 1), "members is 1"),
         (lambda: baselines.likelihood_weights([0.0, np.nan]), "finite"),
         (
-            lambda: baselines.ebnn(cbdl.DiagonalNormalCredalSet(np.zeros((2, 2, 3)), np.ones((2, 2, 3)))),
-            "no prediction",
+            lambda: baselines.ebnn(cbdl.IntervalCredalSet([[0.1, 0.2]], [[0.8, 0.9]])),
+            "no prediction|at least two",
         ),
     ],
 )

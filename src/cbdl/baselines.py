@@ -98,9 +98,9 @@ def ebnn(prediction: CredalSet, definition: Definition = "label") -> Averaged:
 
         sigma_ens^2 = 1/R sum_r sigma_r^2 + 1/(R - 1) sum_r (mu_r - mu_ens)^2,
 
-    the first term aleatoric, the second epistemic. On the line and in R^d the distribution is the Normal of these moments,
-    coordinate by coordinate, and its `region(alpha)` the paper's baseline for regions; in R^d both terms are summed over
-    coordinates. For classes mu_r are the probabilities p_r, and
+    the first term aleatoric, the second epistemic. On the line and in R^d the distribution is the Normal of these
+    moments, coordinate by coordinate, and its `region(alpha)` the paper's baseline for regions; in R^d both terms are
+    summed over coordinates. For classes mu_r are the probabilities p_r, and
 
     - definition="label": sigma_r^2 = sum_k p_rk (1 - p_rk), the variance of the one-hot label, summed over classes;
     - definition="paper": sigma_r^2 = the variance of the J numbers p_r1, ..., p_rJ, as the paper's figures fit.

@@ -155,8 +155,8 @@ def predict(
     """The predictive distributions of all members for standardised inputs x (rows, ...).
 
     From draws 0, ..., samples - 1 of the model's stream, or as many as are distinct; with "auto" each row has twice as
-    many every time until its floor is below `tolerance` or they are `max_samples`. Without `floor` that of classes and of
-    several outputs is nan.
+    many every time until its floor is below `tolerance` or they are `max_samples`. Without `floor` that of classes and
+    of several outputs is nan.
     """
     check_form(form)
     limit = memory.limit(max_memory)

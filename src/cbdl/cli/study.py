@@ -35,7 +35,7 @@ def study(
     track: Annotated[
         str | None,
         typer.Option(
-            help="Of racing: a centre-line CSV file, the folder that holds it, a name in $CBDL_DATA/tracks, or embedded."
+            help="Of racing: a centre-line CSV file, its folder, a name in $CBDL_DATA/tracks, or embedded."
         ),
     ] = None,
     as_json: Json = False,

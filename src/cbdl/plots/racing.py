@@ -49,24 +49,30 @@ def _edges(axes: Any, track: Any) -> None:
         axes.plot(*np.vstack([edge, edge[:1]]).T, color="black", lw=0.7)
 
 
-def coverage(figure: Any, panels: Mapping[str, tuple[list[Any], list[tuple[float, float]]]]) -> None:
-    """Multi-step coverage against mean width: the mean of the seeds' curves, and the three levels as dots."""
-    figure.set_size_inches(8, 4.5)
-    axes = figure.add_subplot()
-    for level in (0.9, 0.95, 0.99):
-        axes.axhline(level, color="black", lw=0.6, ls=":")
-    for colour, (name, (curves, points)) in zip(COLOURS, panels.items(), strict=False):
-        widths, held = mean_curve(curves)
-        axes.plot(100 * widths, held, color=colour, lw=1.6, label=name)
-        axes.plot([100 * w for w, _ in points], [c for _, c in points], "o", ms=6, color=colour)
-    ends = [100 * w for _, points in panels.values() for w, _ in points]
-    if ends:
-        axes.set_xlim(0.5 * min(ends), 1.6 * max(ends))
-    axes.set(
-        xscale="log", xlabel="mean width of the region (cm)", ylabel="multi-step coverage", ylim=(0, 1.02)
-    )
-    axes.legend(frameon=False, fontsize=8, loc="lower right")
-    axes.spines[["top", "right"]].set_visible(False)
+def coverage(
+    figure: Any, panels: Mapping[str, Mapping[str, tuple[list[Any], list[tuple[float, float]]]]]
+) -> None:
+    """A panel per kind of test windows: multi-step coverage against mean width, and the three levels as dots."""
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    figure.set_size_inches(4.0 * columns, 3.2 * rows + 0.4)
+    every = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
+    for axes, (test, curves) in zip(every, panels.items(), strict=False):
+        for level in (0.9, 0.95, 0.99):
+            axes.axhline(level, color="black", lw=0.6, ls=":")
+        for colour, (name, (lines, points)) in zip(COLOURS, curves.items(), strict=False):
+            widths, held = mean_curve(lines)
+            axes.plot(100 * widths, held, color=colour, lw=1.6, label=name)
+            axes.plot([100 * w for w, _ in points], [c for _, c in points], "o", ms=5, color=colour)
+        ends = [100 * w for _, points in curves.values() for w, _ in points]
+        axes.set(xscale="log", xlim=(0.5 * min(ends), 1.6 * max(ends)), ylim=(0, 1.02))
+        axes.set_title(test, fontsize=10)
+        axes.set_xlabel("mean width (cm)", fontsize=9)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in every[len(panels) :]:
+        axes.set_axis_off()
+    every[0].set_ylabel("multi-step coverage", fontsize=9)
+    every[0].legend(frameon=False, fontsize=7, loc="lower right")
 
 
 def mean_curve(curves: Sequence[Any]) -> tuple[Floats, Floats]:

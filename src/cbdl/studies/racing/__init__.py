@@ -62,6 +62,7 @@ def parts(context: Context) -> Iterator[Part]:
     for split in table.splits:
         for test in table.tests(split):
             yield pages.of_coverage(table, split, test)
+        yield pages.of_widths(table, split)
         yield pages.of_scores(table, split)
     drawn = [pages.of_samples(done, test) for test in (IN, RACE)]
     yield from (part for part in [*drawn, pages.of_frames(done, world)] if part is not None)

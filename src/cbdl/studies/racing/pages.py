@@ -25,7 +25,6 @@ from cbdl.studies.racing.tables import Spread, Table, spread
 from cbdl.studies.racing.verdicts import Verdict
 from cbdl.studies.racing.worlds import FASTER, SLIPPERY, World
 
-REGIONS = (EBNN, CBDL, EBNN_CONFORMAL, CBDL_CONFORMAL, STEP_BOXES, TRAJECTORY_BOXES, CALIBRATED)
 SCORES = ("ade", "fde", "min_ade", "nll", "crps", "energy")
 CENTI = 100.0
 
@@ -65,6 +64,8 @@ SHORT = {
     CALIBRATED: "calibrated",
 }
 """What regions are called in tables."""
+ALONE = {EBNN: "HDR", EBNN_CONFORMAL: "conf."}
+"""The same of a forecast that is no credal set."""
 LEGEND = (
     "Every cell: at 0.9, 0.95, 0.99; +-: standard deviation of the multi-step coverage at 0.9 over seeds; mean widths "
     "and areas of a step's region. MF: mean field, MF4: of four architectures. EBNN: ellipse of the averaged Normal, "
@@ -81,7 +82,8 @@ def of_coverage(table: Table, split: str, test: str) -> Part:
     for method, known in published.PAPER.get(test, {}).items():
         rows.append((f"* {method}", *(_three(known[kind]) for kind in ("one", "multi")), "-", "-", "-"))
     for line_up in table.line_ups(split):
-        own = {SHORT[region]: _spreads(table, split, test, line_up, region) for region in REGIONS}
+        names = ALONE if line_up == PHYSICS else SHORT
+        own = {name: _spreads(table, split, test, line_up, region) for region, name in names.items()}
         for name, spreads in {**own, **dict(_at_equal_width(table, split, test, line_up))}.items():
             if spreads:
                 rows.append((f"{line_up} {name}", *_cells(spreads)))
@@ -94,8 +96,6 @@ def of_coverage(table: Table, split: str, test: str) -> Part:
         rows=tuple(rows),
         lessons=LEGEND if test == IN else (),
         numbers=numbers,
-        caption=f"Multi-step coverage against mean width, {split} split, {test}; dots: regions at 0.9, 0.95, 0.99.",
-        draw=partial(figures.coverage, panels=curves(table, split, test)),
     )
 
 
@@ -203,6 +203,37 @@ def curves(table: Table, split: str, test: str) -> dict[str, tuple[list[Any], li
             points = [(w.mean, c.mean) for w, c in zip(own["width"], own["multi"], strict=True)]
             panels[name] = (lines, points)
     return panels
+
+
+def of_widths(table: Table, split: str) -> Part:
+    """Everyone at the width of the paper's EBNN; the figure has all widths."""
+    others = {"MF CBDL": (PAPER.name, CBDL), "our EBNN": (OURS.name, EBNN), "ours": (OURS.name, CALIBRATED)}
+    rows, numbers = [], {}
+    for test in table.tests(split):
+        for level in LEVELS:
+            widths = table.regions(split, test, PAPER.name, EBNN, level, "width")
+            held = {"MF EBNN": _known(table.regions(split, test, PAPER.name, EBNN, level, "multi"))}
+            for name, (line_up, region) in others.items():
+                pairs = table.at_widths(split, test, line_up, region, widths)
+                held[name] = _known([multi for _, multi in pairs])
+            mean = _known(widths)
+            rows.append(
+                (f"{test}, {level:g}", f"{1000 * mean.mean:.0f}", *(_share(v.mean) for v in held.values()))
+            )
+            numbers[f"{test}, {level:g}"] = {"width": vars(mean), **{k: vars(v) for k, v in held.items()}}
+    return Part(
+        name=f"widths-{split}",
+        title=f"Multi-step coverage at equal width, {split} split",
+        text="All regions scaled to the mean width of the region of that level that EBNN of the paper's members has.",
+        header=("windows, level of EBNN", "width (mm)", "MF EBNN", *others),
+        rows=tuple(rows),
+        lessons=(),
+        numbers=numbers,
+        caption=f"Multi-step coverage against mean width, {split} split; dots: regions at 0.9, 0.95 and 0.99.",
+        draw=partial(
+            figures.coverage, panels={test: curves(table, split, test) for test in table.tests(split)}
+        ),
+    )
 
 
 # --- scores -----------------------------------------------------------------------------------------------
