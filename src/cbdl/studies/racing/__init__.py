@@ -51,12 +51,18 @@ __all__ = [
 ]
 
 
+TRACK = "track"
+"""What a run may be confined to beside the splits: the map alone."""
+
+
 def parts(context: Context) -> Iterator[Part]:
     """The track; then, as soon as all is measured, coverage and scores, samples, seconds, claims and goals."""
-    plan = PLANS[context.profile]
+    plan, smoke = PLANS[context.profile], context.profile == "smoke"
     world = open_world(context.track, plan.length)
     context.note(f"\n{world.track.name}; the other track is {world.other_track.name}")
     yield pages.of_track(world)
+    if context.only == (TRACK,):
+        return
     done = results(context, world, plan)
     table = Table(done)
     for split in table.splits:
@@ -66,8 +72,9 @@ def parts(context: Context) -> Iterator[Part]:
         yield pages.of_scores(table, split)
     drawn = [pages.of_samples(done, test) for test in (IN, RACE)]
     yield from (part for part in [*drawn, pages.of_frames(done, world)] if part is not None)
-    speed = _speed(context, world)
-    yield pages.of_speed(speed)
+    speed = None if smoke else _speed(context, world)  # a moment's run has no time worth telling
+    if speed is not None:
+        yield pages.of_speed(speed)
     yield pages.of_verdicts(
         "claims",
         "The paper's claims, and what is left of them at equal width",
@@ -95,7 +102,7 @@ def _speed(context: Context, world: World) -> Speed:
         "tracks": content(world.track),
         "code": code(*MEASURES),
     }
-    rows, _ = shelf.rows(key, lambda: measured_speed(world, PLANS[context.profile].predictions).to_json())
+    rows, _ = shelf.rows(key, lambda: measured_speed(world).to_json())
     return Speed(**rows)
 
 
@@ -104,6 +111,6 @@ STUDY = Study(
     "Motion prediction for autonomous racing",
     ("smoke", "cpu", "paper"),
     parts,
-    choices=SPLITS,
+    choices=(TRACK, *SPLITS),
     on_a_track=True,
 )

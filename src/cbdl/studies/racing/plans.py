@@ -24,8 +24,6 @@ class Plan:
     tests: int = 2000
     """Test windows of each kind, evenly spread, and validation windows."""
     length: Length = field(default_factory=Length)
-    predictions: int = 1000
-    """Windows whose prediction is timed."""
 
 
 PLANS: dict[Profile, Plan] = {
@@ -36,7 +34,6 @@ PLANS: dict[Profile, Plan] = {
         most=400,
         tests=24,
         length=Length(30.0, 12.0, (1.0,)),
-        predictions=100,
     ),
     "cpu": Plan(3, {"blocked": LINE_UPS, "random": (PAPER, OURS)}),
     "paper": Plan(5, {"blocked": LINE_UPS, "random": LINE_UPS}, epochs=4.0, tests=100_000),

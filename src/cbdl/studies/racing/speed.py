@@ -11,6 +11,7 @@ from cbdl.studies.racing.runs import few
 from cbdl.studies.racing.windows import Windows
 from cbdl.studies.racing.worlds import World
 
+PREDICTIONS = 1000
 ROUNDS = 3
 """The fastest of so many is told: the machine has other work."""
 ALPHA = 0.1
@@ -30,11 +31,11 @@ class Speed:
         return dict(vars(self))
 
 
-def measured_speed(world: World, predictions: int) -> Speed:
+def measured_speed(world: World) -> Speed:
     """Of this machine as it is; the members are hardly trained, which takes predictions no less time."""
     windows = world.windows
     assert world.seconds is not None
-    some = few(windows, predictions)
+    some = few(windows, PREDICTIONS)
     seconds = {line_up.name: _seconds(line_up, some) for line_up in (PAPER, OURS)}
     return Speed(world.seconds, world.cars, seconds, len(some))
 
