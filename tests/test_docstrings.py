@@ -15,7 +15,16 @@ NAME = re.compile(r"\bcbdl(?:\.[A-Za-z_][A-Za-z0-9_]*)+")
 # `bayes.draws`, `solvers.simplex`, `data.prepare(...)`: as a reader of that module would say it
 SHORT = re.compile(r"`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)[`(]")
 PATH = re.compile(r"[\w./-]*\b[\w-]+\.(?:py|md|tex|toml|json|csv|txt|html)\b")
-MADE = {"manifest.json", "groups.json", "report.json", "index.html", "_centerline.csv", "_raceline.csv"}
+MADE = {
+    "manifest.json",
+    "groups.json",
+    "report.json",
+    "index.html",
+    "_centerline.csv",
+    "_raceline.csv",
+    "new.csv",
+    "pred.csv",
+}
 """Files that runs make, or that users have."""
 OBJECTS = {
     "cohort": "cbdl.bayes.cohort.Cohort",

@@ -17,7 +17,7 @@ from cbdl.cli.settings import SETTINGS
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "fit": ("cbdl.cli.fit", "Train a credal set of Bayesian networks on a table."),
-    "predict": ("cbdl.cli.predict", "Answer for every row of a table."),
+    "predict": ("cbdl.cli.predict", "Answer for every row of a table, or of many."),
     "evaluate": ("cbdl.cli.evaluate", "Score a model on a table with outcomes."),
     "info": ("cbdl.cli.info", "Say what a saved model is."),
     "demo": ("cbdl.cli.demo", "Show the point in about a minute."),

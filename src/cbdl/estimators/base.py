@@ -25,6 +25,7 @@ from cbdl.estimators.weights import Floats, merged
 from cbdl.evaluate.conformal import Conformity, conformity
 from cbdl.left_out import folds_for
 from cbdl.model import CBDL
+from cbdl.nets.scores import Columns
 from cbdl.prediction import averaged
 
 ROWS = 4096
@@ -40,9 +41,11 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
     _target_checks: ClassVar[dict[str, Any]] = {}
     _chains: ClassVar[Chains]
 
-    def _train(self, X: Floats, y: NDArray[Any], weights: Floats | None, parts: Sequence[Likelihood]) -> Self:
+    def _train(self, X: Floats, y: NDArray[Any], weights: Floats | None) -> Self:
         """Fit the model, leave out members that the data refute, and see what level regions need."""
+        hidden = recipe.hidden(len(X)) if self.architectures is None else self.architectures
         X, y, weights = merged(X, y, weights)
+        parts = self._likelihoods(hidden, X.shape[1], self._quantiles(X, weights))
         method = recipe.method(self.steps) if self.method is None else self.method
         begun = self.model_.learned if self.warm_start and hasattr(self, "model_") else None
         folds = folds_for(self.calibration, self.plausible)
@@ -65,8 +68,19 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
         self.model_ = model
         return self
 
-    def _architectures(self, X: Floats) -> Any:
-        return recipe.hidden(len(X)) if self.architectures is None else self.architectures
+    def _quantiles(self, X: Floats, weights: Floats | None) -> Columns | None:
+        """What networks need to give Normal scores of columns; that of the fit before if this one goes on from it."""
+        if not self.standardize:
+            return None
+        if not (self.warm_start and hasattr(self, "_columns")):
+            self._columns = recipe.quantiles(X, weights)
+        return self._columns
+
+    @abstractmethod
+    def _likelihoods(
+        self, architectures: Any, inputs: int, quantiles: Columns | None
+    ) -> Sequence[Likelihood]:
+        """One likelihood for each network, and for each noise model where there are several."""
 
     def _levels(self, model: CBDL) -> Conformity:
         """The levels that training outcomes needed."""

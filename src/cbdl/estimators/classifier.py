@@ -18,6 +18,7 @@ from cbdl.bayes.priors import PriorLike
 from cbdl.estimators.base import Credal
 from cbdl.estimators.networks import Architecture, factories
 from cbdl.estimators.weights import Floats, class_weights, sample_weights
+from cbdl.nets.scores import Columns
 
 
 class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
@@ -25,7 +26,8 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
 
     - `priors`: one or more priors (or mappings of patterns to priors); None: three Normals, see `cbdl.recipe.PRIORS`
     - `architectures`: one network each: the widths of hidden layers, or a function (inputs, outputs) -> nn.Module;
-      None: `cbdl.recipe.hidden`
+      None: `cbdl.recipe.hidden`. Networks given by widths also see the Normal scores of skewed columns
+      (`cbdl.recipe.quantiles`)
     - `activation` of the hidden layers: "relu", "tanh", "gelu" or "silu"; None: see `cbdl.recipe.activation`
     - `method`: an inference method such as `cbdl.Laplace()`; None: `cbdl.MCLMC` of so many `steps`
     - `plausible`: members that predict rows which they have not seen clearly worse than the best are left out; 0: none
@@ -111,10 +113,14 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
                 "set warm_start=False to start again"
             )
         self.classes_ = classes
-        nets = factories(
-            self._architectures(X), X.shape[1], len(classes), self.activation or recipe.activation()
-        )
-        return self._train(X, labels, weights, [likelihoods.Categorical(net) for net in nets])
+        return self._train(X, labels, weights)
+
+    def _likelihoods(
+        self, architectures: Any, inputs: int, quantiles: Columns | None
+    ) -> Sequence[likelihoods.Likelihood]:
+        activation = self.activation or recipe.activation()
+        nets = factories(architectures, inputs, len(self.classes_), activation, quantiles)
+        return [likelihoods.Categorical(net) for net in nets]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """(rows,): the label with the largest `predict_proba`; with `decision="maximin"` argmax_y min_k p_k(y), the

@@ -22,6 +22,7 @@ from cbdl.estimators.networks import Architecture, factories
 from cbdl.estimators.weights import Floats, sample_weights
 from cbdl.evaluate.conformal import Conformity
 from cbdl.model import CBDL
+from cbdl.nets.scores import Columns
 from cbdl.prediction import Form
 
 
@@ -95,20 +96,24 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Steps 1 to 3 of Algorithm 1, from X (rows, features) and numbers y (rows,) or (rows, outputs)."""
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
-        noises = self._noises()
+        self._noises()
         weights = sample_weights(sample_weight, len(X))
         targets = np.asarray(y, dtype=np.float64)
         self._shape = targets.shape[1:]
         # one column is a problem on the line, where regions are exact
         targets = targets[:, 0] if self._shape == (1,) else targets
+        return self._train(X, targets, weights)
+
+    def _likelihoods(
+        self, architectures: Any, inputs: int, quantiles: Columns | None
+    ) -> Sequence[likelihoods.Likelihood]:
         parts = []
-        for noise in noises:
+        for noise in self._noises():
             outputs = math.prod(self._shape) * (2 if noise == "heteroscedastic" else 1)
-            nets = factories(
-                self._architectures(X), X.shape[1], outputs, self.activation or recipe.activation(noise)
-            )
+            activation = self.activation or recipe.activation(noise)
+            nets = factories(architectures, inputs, outputs, activation, quantiles)
             parts += [likelihoods.Normal(net, scale=noise) for net in nets]
-        return self._train(X, targets, weights, parts)
+        return parts
 
     def _noises(self) -> tuple[Scale, ...]:
         """The noise models, checked."""
