@@ -46,7 +46,7 @@ def test_the_command_writes_tables_figures_and_numbers(smoke):
     assert "mine; the other track is embedded" in err
     tests = ["in-distribution", "faster", "slippery", "other-track", "race-line"]
     assert {f"coverage-blocked-{test}" for test in tests} <= set(numbers)
-    assert {"track", "scores-blocked", "samples-race-line", "seconds", "claims", "goals"} <= set(numbers)
+    assert {"track", "scores-blocked", "samples-race-line", "claims", "goals"} <= set(numbers)
     assert numbers == json.loads((folder / "numbers.json").read_text())
     for name in numbers:
         assert (folder / f"{name}.csv").exists()
