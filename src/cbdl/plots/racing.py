@@ -15,6 +15,8 @@ COLOURS = ("0.6", "#0072b2", "#e69f00", "#d55e00", "#cc79a7")
 REGION, MISSED, TRUTH, EXPECTED = "#e69f00", "#d00000", "#1a9641", "#b35806"
 EVERY = 4
 """Steps from one drawn region to the next."""
+TICKS = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
+"""Centimetres."""
 LEAST = 0.02
 """Metres: the smallest view of a sample."""
 
@@ -65,7 +67,11 @@ def coverage(
             axes.plot(100 * widths, held, color=colour, lw=1.6, label=name)
             axes.plot([100 * w for w, _ in points], [c for _, c in points], "o", ms=5, color=colour)
         ends = [100 * w for _, points in curves.values() for w, _ in points]
-        axes.set(xscale="log", xlim=(0.5 * min(ends), 1.6 * max(ends)), ylim=(0, 1.02))
+        low, high = 0.5 * min(ends), 1.6 * max(ends)
+        axes.set(xscale="log", xlim=(low, high), ylim=(0, 1.02))
+        ticks = [tick for tick in TICKS if low <= tick <= high]
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
         axes.set_title(test, fontsize=10)
         axes.set_xlabel("mean width (cm)", fontsize=9)
         axes.spines[["top", "right"]].set_visible(False)
@@ -99,8 +105,9 @@ def samples(figure: Any, shown: Sequence[tuple[str, str, Mapping[str, Any]]]) ->
             _view(axes, np.concatenate([past[-3:], future]), 0.35)
             if place == 0:
                 axes.set_ylabel(f"{line_up}\n{tube}", fontsize=9)
-    for axes in panels[-1]:
-        axes.set_xlabel("ahead (m)", fontsize=8)
+    for place, (top, bottom) in enumerate(zip(panels[0], panels[-1], strict=True)):
+        top.set_title(f"window {place + 1}", fontsize=10)
+        bottom.set_xlabel("ahead (m)", fontsize=8)
 
 
 def frames(figure: Any, frames: Mapping[str, Any], track: Any) -> None:
