@@ -50,11 +50,21 @@ def test_out_of_fold_tubes_hold_whole_trajectories_and_every_members_own():
 
 def test_scales_are_tempered_about_their_geometric_mean():
     forecast, y = made(np.random.default_rng(3), 400)
-    plain, half = out_of_fold([(forecast, y)], power=1.0), out_of_fold([(forecast, y)], power=0.5)
+    plain, half = (out_of_fold([(forecast, y)], powers=(power,)) for power in (1.0, 0.5))
     assert np.allclose(plain.tempered(forecast.scale), forecast.scale)
     spread = [np.log(own.tempered(forecast.scale)).std() for own in (plain, half)]
     assert spread[1] == pytest.approx(0.5 * spread[0])
     assert np.log(half.tempered(forecast.scale)).mean() == pytest.approx(np.log(forecast.scale).mean())
+
+
+@pytest.mark.parametrize("power", [0.2, 0.6, 1.0])
+def test_the_power_that_made_the_errors_is_found(power):
+    """Or the one below it: mean widths gain a little from scales that vary less."""
+    rng = np.random.default_rng(4)
+    loc = np.zeros((4000, 1, 3, 2))
+    scale = np.exp(rng.normal(size=(4000, 1, 1, 1))) * np.ones_like(loc)
+    y = scale[:, 0] ** power * rng.normal(size=(4000, 3, 2))
+    assert power - 0.21 < out_of_fold([(Forecast(loc, scale), y)]).power <= power
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ stretch; a fresh window is held if it is near any member. This is the jackknife-
 as a union over a credal set: it covers 1 - alpha if stretches are exchangeable, and as a rule more.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +18,10 @@ from cbdl.studies.racing.curves import FloatArray
 from cbdl.studies.racing.forecasts import Forecast
 from cbdl.studies.racing.regions import Tube
 
-POWER = 0.8
-"""Scales count with this power: a network is too sure where it is sure, and too unsure where it is not."""
+POWERS = (1.0, 0.8, 0.6, 0.4, 0.2)
+"""Powers of the scales to choose from: a network is too sure where it is sure, and too unsure where it is not."""
+ALPHAS = (0.1, 0.05, 0.01)
+"""Levels at which tubes are to be narrow."""
 
 
 def trajectory_scores(forecast: Forecast, y: FloatArray) -> FloatArray:
@@ -44,7 +47,7 @@ class OutOfFold:
 
     values: FloatArray
     typical: FloatArray  # (horizon, 2): the geometric mean of scales
-    power: float = POWER
+    power: float
 
     def tempered(self, scale: FloatArray) -> FloatArray:
         """Scales (..., horizon, 2) with the power, in their own units."""
@@ -61,8 +64,23 @@ class OutOfFold:
         return Tube(self.shape(forecast), conformal_quantile(self.values, alpha))
 
 
-def out_of_fold(parts: list[tuple[Forecast, FloatArray]], power: float = POWER) -> OutOfFold:
-    """From the forecast of every member for the windows that it has not seen, and their outcomes."""
+def out_of_fold(parts: list[tuple[Forecast, FloatArray]], powers: Sequence[float] = POWERS) -> OutOfFold:
+    """From the forecast of every member for the windows that it has not seen, and their outcomes.
+
+    The power of the scales is that whose tubes for these windows are narrowest, as a geometric mean over levels.
+    """
+    choices = [_scored(parts, power) for power in powers]
+    return min(choices, key=lambda own: _log_width(own, parts))
+
+
+def _log_width(own: OutOfFold, parts: list[tuple[Forecast, FloatArray]]) -> float:
+    scale = np.concatenate(
+        [own.tempered(forecast.scale).mean(axis=(1, 2, 3)) for forecast, _ in parts]
+    ).mean()
+    return float(np.mean([np.log(conformal_quantile(own.values, alpha) * scale) for alpha in ALPHAS]))
+
+
+def _scored(parts: list[tuple[Forecast, FloatArray]], power: float) -> OutOfFold:
     scales = np.concatenate([forecast.scale[:, 0] for forecast, _ in parts])
     empty = OutOfFold(np.zeros(0), np.exp(np.log(scales).mean(axis=0)), power)
     values = [
