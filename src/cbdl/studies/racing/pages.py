@@ -86,17 +86,21 @@ def of_coverage(table: Table, split: str, test: str) -> Part:
         own = {name: _spreads(table, split, test, line_up, region) for region, name in names.items()}
         for name, spreads in {**own, **dict(_at_equal_width(table, split, test, line_up))}.items():
             if spreads:
-                rows.append((f"{line_up} {name}", *_cells(spreads)))
-                numbers[f"{line_up} {name}"] = _plain(spreads)
+                rows.append((f"{_short(line_up)} {name}", *_cells(spreads)))
+                numbers[f"{_short(line_up)} {name}"] = _plain(spreads)
     return Part(
         name=f"coverage-{split}-{test}".replace(" ", "-"),
         title=f"Coverage, {split} split, {test}",
         text=_about(split, test, table),
-        header=("region", "one-step", "multi-step", "+-", "width (mm)", "area (cm2)"),
+        header=("region", "one-step", "multi-step", "+-", "width (mm)", "area (dm2)"),
         rows=tuple(rows),
         lessons=LEGEND if test == IN else (),
         numbers=numbers,
     )
+
+
+def _short(line_up: str) -> str:
+    return "our" if line_up == OURS.name else line_up
 
 
 def _three(values: Sequence[float]) -> str:
@@ -173,10 +177,15 @@ def _cells(own: Spreads) -> tuple[str, ...]:
     deviation = own["multi"][0].deviation
     return (
         *(_three([value.mean for value in own[name]]) for name in ("one", "multi")),
-        "-" if deviation is None else _share(deviation),
+        "-" if deviation is None else f"{deviation:.2f}".lstrip("0"),
         " ".join(f"{1000 * value.mean:.0f}" for value in own["width"]),
-        " ".join(f"{CENTI**2 * value.mean:.0f}" for value in own["area"]) if "area" in own else "-",
+        " ".join(_area(value.mean) for value in own["area"]) if "area" in own else "-",
     )
+
+
+def _area(value: float) -> str:
+    """Square metres as square decimetres, in four characters or so."""
+    return f"{100 * value:.{1 if value < 1 else 0}f}"
 
 
 def _plain(own: Spreads) -> dict[str, Any]:
@@ -343,7 +352,8 @@ def of_speed(speed: Speed) -> Part:
     return Part(
         name="seconds",
         title="Seconds",
-        text="Of the whole machine, as it was: 60 steps, 4 members, 20 draws where members have them.",
+        text="Of processor time, all threads together: the machine had other work. 60 steps, 4 members, 20 draws where "
+        "members have them.",
         header=("what", "seconds"),
         rows=tuple(rows),
         lessons=(),
