@@ -12,6 +12,7 @@ import torch
 import cbdl
 from cbdl import prediction
 from cbdl.bayes import predictive
+from rounding import assert_same
 
 X = np.linspace(-1, 1, 30)[:, None]
 
@@ -79,8 +80,8 @@ def test_a_prediction_survives_a_pickle(models, kind):
     whole = models[kind].predict(X[:3])
     back = pickle.loads(pickle.dumps(whole))
     assert back.members == whole.members
-    np.testing.assert_array_equal(back.floor, whole.floor)
-    np.testing.assert_array_equal(back.uncertainty().total, whole.uncertainty().total)
+    assert_same(back.floor, whole.floor, dtype=np.float64)
+    np.testing.assert_allclose(back.uncertainty().total, whole.uncertainty().total, rtol=1e-9)
 
 
 def test_the_floor_is_computed_once(models, monkeypatch):
@@ -132,6 +133,17 @@ def test_automatic_draws_stop_where_the_floor_is_low(models, kind):
     stayed = (auto.origin.draws == 16).numpy()
     np.testing.assert_allclose(auto.floor[stayed], few.floor[stayed], rtol=1e-6)
     assert np.isfinite(auto.uncertainty().total).all()
+
+
+@pytest.mark.parametrize("max_memory", [None, 1 << 12])
+def test_without_a_floor_several_outputs_have_the_same_moments(models, max_memory):
+    """Blocks of draws are merged by their moments, in single precision within a block."""
+    own = models["plane"]
+    whole, quick = own.predict(X, 24), own.predict(X, 24, floor=False, max_memory=max_memory)
+    np.testing.assert_allclose(quick.loc, whole.loc, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(quick.scale, whole.scale, rtol=1e-5)
+    np.testing.assert_allclose(quick.decomposition().noise, whole.decomposition().noise, rtol=1e-5, atol=1e-6)
+    assert np.isnan(quick.floor).all()
 
 
 def test_members_of_a_cohort_share_their_draws_so_that_equal_ones_agree(models):

@@ -207,6 +207,7 @@ def test_a_saved_classifier_answers_as_before(tmp_path):
     np.testing.assert_allclose(again.predict_proba(X), own.predict_proba(X))
     np.testing.assert_array_equal(again.predict_set(X), own.predict_set(X))
     assert again.predict(X).dtype == own.predict(X).dtype
+    assert again.conformity_.to_json() == own.conformity_.to_json()
     assert again.feature_names_in_.tolist() == ["a", "b"]
     assert {**again.get_params(), "priors": None} == {**own.get_params(), "priors": None}
     assert list(again.priors) == own.priors

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from cbdl import store
+from cbdl.bayes.arguments import check_dtype, check_likelihoods, check_priors, check_seed
 from cbdl.bayes.cohort import Member
 from cbdl.bayes.data import Data, TrainingData, as_input, prepare
 from cbdl.bayes.devices import check_device
 from cbdl.bayes.diagnostics import Diagnostics, diagnose
 from cbdl.bayes.learned import MEMBERS, Chains, Learned, check_chains
-from cbdl.bayes.likelihoods import Likelihood, agree
+from cbdl.bayes.likelihoods import Likelihood
 from cbdl.bayes.methods import MeanField, Method
 from cbdl.bayes.methods.protocol import check_method_argument
 from cbdl.bayes.plausible import Plausibility, check_cut
@@ -25,7 +26,7 @@ from cbdl.bayes.predictive import averages, simulate
 from cbdl.bayes.priors import PriorLike
 from cbdl.bayes.train import Run
 from cbdl.credal import Array, CategoricalCredalSet, CredalSet
-from cbdl.engines import Auto, Engine, Task, tasks
+from cbdl.engines import Auto, Engine, Task, check_engine, tasks
 from cbdl.evaluate.conformal import Calibration, Conformity, calibrate, conformity
 from cbdl.fitting import Fitted, Fitting, continued, verdict
 from cbdl.labels import check_labels, numbers_of, words_of
@@ -83,10 +84,7 @@ class CBDL:
         dtype: torch.dtype = torch.float32,
         verbose: bool = True,
     ) -> None:
-        if not len(priors) or not len(likelihoods):
-            raise ValueError("priors and likelihoods must each hold at least one element")
-        agree(tuple(likelihoods))
-        self.priors, self.likelihoods = tuple(priors), tuple(likelihoods)
+        self.priors, self.likelihoods = check_priors(priors), check_likelihoods(likelihoods)
         self.method: Method = MeanField() if method is None else method
         check_method_argument(self.method)
         check_cut(plausible)
@@ -94,12 +92,12 @@ class CBDL:
         self._cut, self.chains, self.sharpen = plausible, chains, sharpen
         self.labels = None if labels is None else check_labels(labels)
         self._words = self.labels
-        self.seed, self.standardize = seed, standardize
+        self.seed, self.standardize = check_seed(seed), standardize
         self.trainable = (
             (trainable,) if isinstance(trainable, str) else None if trainable is None else tuple(trainable)
         )
-        self.engine: Engine = Auto() if engine is None else engine
-        self.device, self.dtype, self.verbose = check_device(device), dtype, verbose
+        self.engine: Engine = Auto() if engine is None else check_engine(engine)
+        self.device, self.dtype, self.verbose = check_device(device), check_dtype(dtype), verbose
         self._learned: Learned | None = None
         self._data: TrainingData | None = None
         self._left_out: LeftOut | None = None
@@ -253,7 +251,7 @@ class CBDL:
         `samples="auto"` draws for each input until its `floor` is below `tolerance` (nats).
         `chains`: None is the model's own choice; where chains are extremes, `samples` counts the draws of each.
         `.members` names the pairs; `.floor` is the epistemic uncertainty that Monte Carlo noise alone would show. With
-        `floor=False` that of classes, which takes a third of the time, is not computed and nan.
+        `floor=False` that of classes and of several outputs, which takes a third of the time, is not computed and nan.
         """
         x, learned = self._inputs(X), self._extremes(self.chains if chains is None else chains)
         numbers = predict(learned, x, samples, predictive, tolerance, max_samples, max_memory, floor)

@@ -6,12 +6,15 @@ settings of its own.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from cbdl.bayes.learned import Chains
 from cbdl.bayes.likelihoods import Scale
 from cbdl.bayes.methods.mclmc import MCLMC
 from cbdl.bayes.priors import Normal
+from cbdl.nets.scores import Columns, bent_columns
 
 PRIORS = tuple(Normal(0.0, scale, fan_in=True) for scale in (1.0, 2.0, 4.0))
 """Normal, with standard deviations 1, 2 and 4 over the root of the fan-in. Of scales from 0.3 to 9, rows left out of
@@ -30,6 +33,12 @@ PLAUSIBLE = 0.05
 """Members stay whose plausibility is at least this (`CBDL.plausible`)."""
 DRAWS = 32
 """Draws of the parameters behind a prediction, of every extreme: of classes these are chains."""
+QUANTILES = 31
+"""Of a column, behind its Normal scores."""
+BENT = 0.02
+"""Columns are given to networks with their Normal scores if a line leaves so much of the scores' variance."""
+SCORED = 32
+"""Columns with Normal scores, at most: those where they differ from a line the most."""
 DTYPE = torch.float64
 """In float64 the answer for a row does not depend on the rows beside it."""
 
@@ -41,6 +50,16 @@ def hidden(rows: int) -> tuple[tuple[int, ...], ...]:
     (((16, 16),), ((16, 16, 16),))
     """
     return ((16,) * (2 if rows < MANY else 3),)
+
+
+def quantiles(X: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> Columns:
+    """Of the columns of a table that are far from Normal, what networks need to give their Normal scores.
+
+    >>> skewed = np.exp(np.random.default_rng(0).normal(size=(500, 1)))
+    >>> [len(own) for own in quantiles(np.column_stack([skewed, np.log(skewed), skewed > 1]))]
+    [31, 0, 0]
+    """
+    return bent_columns(X, weights, QUANTILES, BENT, SCORED)
 
 
 def activation(noise: Scale | None = None) -> str:

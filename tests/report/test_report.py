@@ -8,6 +8,7 @@ import subprocess
 
 import html5lib
 import numpy as np
+import pandas as pd
 import pytest
 from browser import AXE, NU, chromium, look, needed, violations
 
@@ -16,6 +17,7 @@ from calls import called
 from cbdl import plots, report
 from cbdl.report import Code, Figure, Page, Section, Table, Warn, reproduction
 from cbdl.report.explain import features_of_numbers, most_uncertain
+from cbdl.tables.files import sample
 
 ROWS = (("two", "10.5"), ("ten <b>", "9"), ("one", "-"), ("six", "100 [90, 110]"))
 SETS = cbdl.CategoricalCredalSet([[0.7, 0.2, 0.1], [0.3, 0.6, 0.1]])
@@ -114,6 +116,7 @@ def test_the_report_of_a_model_has_its_parts(table):
     ]
     text = "".join(tree.itertext())
     model = cbdl.load(folder / "model")
+    assert model.labels == ("<versicolor>", "setosa", "virginica")
     for member in model.learned.members:
         assert str(member) in text
     assert "logistic regression" in text
@@ -126,8 +129,6 @@ def test_the_report_of_a_model_has_its_parts(table):
 
 
 def test_a_table_without_outcomes_has_a_report_without_scores(table, tmp_path):
-    import pandas as pd
-
     folder = table[0]
     pd.read_csv(folder / "iris.csv").drop(columns="target")[::10].to_csv(tmp_path / "new.csv", index=False)
     out = tmp_path / "r.html"
@@ -155,6 +156,19 @@ def test_the_feature_that_matters_is_found():
     moved[0, 1] = np.median(X[:, 1])
     assert first.moves[0].uncertainty == pytest.approx(float(predict(moved).uncertainty().epistemic[0]))
     assert [move.feature.name for move in first.moves] == ["b"]
+
+
+def test_a_sample_of_rows_is_as_large_as_asked_for_and_in_order(table):
+    path = table[0] / "iris.csv"
+    whole = pd.read_csv(path)
+    chunk, places, total = sample(path, 20, seed=1)
+    assert total == len(whole)
+    assert len(set(places.tolist())) == 20
+    assert places.tolist() == sorted(places.tolist())
+    np.testing.assert_array_equal(
+        np.asarray(chunk["petal length (cm)"]).astype(float), whole["petal length (cm)"][places]
+    )
+    assert sample(path, 500)[1].tolist() == list(range(total))
 
 
 # --- in a real browser ------------------------------------------------------------------------------------------

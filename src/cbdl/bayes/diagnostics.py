@@ -168,8 +168,8 @@ class Diagnostics:
                 f"{r.rhat:>7.2f}{r.ess:>7.0f}{r.epochs:>8}  {near}{'  FAILED' if r.failed else ''}"
                 f"{f'  {r.lost} chains lost' if r.lost else ''}"
             )
-        told = [] if self.plausibility is None else [str(self.plausibility)]
-        return "\n".join([*lines, *told, *self.warnings])
+        verdict = [] if self.plausibility is None else [str(self.plausibility)]
+        return "\n".join([*lines, *verdict, *self.warnings])
 
 
 def diagnose(

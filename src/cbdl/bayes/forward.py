@@ -56,7 +56,7 @@ class Forward:
     seeds: tuple[int, ...]
     """One per member; the source of a network's own randomness (dropout) in training."""
     way: Way = "loop"
-    _steps: list[wide.Step] = field(default_factory=list)
+    _stack: wide.Stack = field(default_factory=lambda: wide.Stack([]))
 
     @classmethod
     def choose(
@@ -70,11 +70,11 @@ class Forward:
     ) -> Forward:
         """The fastest way that works for this network; tried on a few rows x before it is trusted."""
         forward = cls(network, layout, constants, seeds)
-        steps = wide.plan(network, layout) if x.ndim == 2 and x.is_floating_point() else None
+        stack = wide.plan(network, layout) if x.ndim == 2 and x.is_floating_point() else None
         if way == "loop":
             return forward
-        if steps is not None and way in (None, "wide"):
-            forward.way, forward._steps = "wide", steps
+        if stack is not None and way in (None, "wide"):
+            forward.way, forward._stack = "wide", stack
         elif way == "wide":
             raise ValueError("this network is not a stack of Linear and elementwise layers")
         elif way is None and _prefers_loop(network, x.device):
@@ -91,12 +91,12 @@ class Forward:
 
     def __getstate__(self) -> dict[str, Any]:
         # the steps hold functions, which cannot be pickled; they follow from the network
-        return {**self.__dict__, "_steps": []}
+        return {**self.__dict__, "_stack": wide.Stack([])}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         if self.way == "wide":
-            self._steps = wide.plan(self.network, self.layout) or []
+            self._stack = wide.plan(self.network, self.layout) or wide.Stack([])
 
     def __call__(self, theta: Tensor, x: Tensor, buffers: Buffers) -> Tensor:
         """Outputs in evaluation mode, without a gradient."""
@@ -108,7 +108,9 @@ class Forward:
     def to(self, dtype: torch.dtype) -> Forward:
         """The same networks with their real numbers as `dtype`."""
         network = copy.deepcopy(self.network).to(dtype)
-        return replace(self, network=network, constants=cast(self.constants, dtype))
+        stack = wide.plan(network, self.layout) if self.way == "wide" else None
+        constants = cast(self.constants, dtype)
+        return replace(self, network=network, constants=constants, _stack=stack or self._stack)
 
     def rows(self, copies: int, x: Tensor) -> int:
         """How many rows of x so many networks evaluate at once: activations stay below a quarter of the limit."""
@@ -168,7 +170,8 @@ class Forward:
         members, draws, size = theta.shape
         flat, space = theta.detach().reshape(-1, size), space or wide.Space()
         with torch.no_grad():
-            seen = wide.outputs(self._steps, self.layout, flat, x, space)
+            x = self._stack.inputs(x)
+            seen = wide.outputs(self._stack.steps, self.layout, flat, x, space)
         out = _apart(seen[-1].mT, members, draws)
         if slope is not None:
             with torch.no_grad():
@@ -177,7 +180,7 @@ class Forward:
                     nll, by_out, by_noise = slopes
                     weight = weigh(nll, slice(None)).view(-1, 1, 1)
                     by_out = by_out.reshape_as(seen[-1].mT).mul_(weight)
-                    by_theta = wide.gradient(self._steps, self.layout, flat, x, seen, by_out, space)
+                    by_theta = wide.gradient(self._stack.steps, self.layout, flat, x, seen, by_out, space)
                     by_noise = (by_noise * weight.view(members, draws, 1)).sum(1)
                     return nll, by_theta.view(members, draws, size), by_noise
         return self._wide_by_graph(flat, noise, x, score, weigh, seen, members, space)
@@ -206,7 +209,7 @@ class Forward:
             gradients = _weighted_gradients(nll, weigh(value, slice(None)).detach(), inputs)
         with torch.no_grad():
             by_out = gradients[0].reshape_as(seen[-1].mT)
-            by_theta = wide.gradient(self._steps, self.layout, flat, x, seen, by_out, space)
+            by_theta = wide.gradient(self._stack.steps, self.layout, flat, x, seen, by_out, space)
         by_noise = gradients[1] if len(gradients) > 1 else torch.zeros_like(noise)
         return value, by_theta.view(members, draws, size), by_noise
 
@@ -240,7 +243,7 @@ class Forward:
         members, draws, _ = theta.shape
         own = {name: b[rows] for name, b in buffers.items()}
         if self.way == "wide":
-            out = wide.output(self._steps, self.layout, theta.flatten(0, 1), x)
+            out = wide.output(self._stack.steps, self.layout, theta.flatten(0, 1), self._stack.inputs(x))
             return _apart(out, members, draws), {}
         if self.way == "vmap":
             return self._vmapped(theta, x, own, step is not None)

@@ -186,6 +186,7 @@ def _prior_name(prior: PriorLike) -> str:
 def _net_name(net: object) -> str:
     """A network by its name and settings, one of the user's own by the name of its factory."""
     if isinstance(net, Net):
-        settings = ", ".join(f"{name}={value}" for name, value in net.settings)
+        known = ((name, value) for name, value in net.settings if value is not None and name != "quantiles")
+        settings = ", ".join(f"{name}={value}" for name, value in known)
         return f"{net.name}({settings})"
     return str(getattr(net, "__qualname__", type(net).__name__))

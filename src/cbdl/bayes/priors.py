@@ -250,7 +250,8 @@ class RegularisedHorseshoe(Prior):
     half-Cauchy(1).
 
     `scale` is the global scale tau; `slab` is the standard deviation of the largest coefficients. The local
-    scale is integrated out by a fixed quadrature (relative error below 1e-6 of the density).
+    scale is integrated out by a fixed quadrature (relative error below 1e-6 of the density). At the centre the density
+    is infinite; closer than 1e-9 scales it is held constant.
     """
 
     scale: float = 0.1

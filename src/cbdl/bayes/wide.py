@@ -16,6 +16,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from cbdl.nets.scores import NormalScores
+
 from .flat import Layout
 
 Slope: TypeAlias = Callable[[Any, Tensor, Tensor, Tensor], Tensor]
@@ -70,6 +72,18 @@ class Pointwise:
 
 
 Step: TypeAlias = Affine | Pointwise
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A network as layers in order, and what is done to its inputs before the first of them, once for all copies."""
+
+    steps: list[Step]
+    before: nn.Module | None = None
+
+    def inputs(self, x: Tensor) -> Tensor:
+        """(batch, features) that the first layer sees."""
+        return x if self.before is None else self.before(x.flatten(1))
 
 
 class Space:
@@ -136,14 +150,15 @@ class Work:
         return cls(values, gates, slopes, gradient, _views(layout, gradient), theta.new_ones(()))
 
 
-def plan(network: nn.Module, layout: Layout) -> list[Step] | None:
-    """The layers of `network` in order; None if it is not such a stack, or not all of it is trainable."""
+def plan(network: nn.Module, layout: Layout) -> Stack | None:
+    """`network` as a stack of layers; None if it is not one, or not all of it is trainable."""
     if len({id(p) for p in network.parameters()}) != sum(
         1 for _ in network.named_parameters(remove_duplicate=False)
     ):
         return None  # tied parameters
     where = {name: i for i, name in enumerate(layout.names)}
     steps: list[Step] = []
+    before: nn.Module | None = None
     for name, module in _leaves(network, ""):
         kind = type(module)
         if _has_hooks(module):
@@ -157,9 +172,11 @@ def plan(network: nn.Module, layout: Layout) -> list[Step] | None:
             steps.append(Pointwise(module, ELEMENTWISE[kind]))
         elif isinstance(module, nn.Identity) or _flattens_rows(module):
             continue  # inputs are flat rows wherever this plan is used
+        elif kind is NormalScores and before is None and not steps:
+            before = module
         else:
             return None
-    return steps if steps and isinstance(steps[0], Affine) else None
+    return Stack(steps, before) if steps and isinstance(steps[0], Affine) else None
 
 
 def _leaves(module: nn.Module, prefix: str) -> list[tuple[str, nn.Module]]:

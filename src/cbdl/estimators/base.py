@@ -28,6 +28,7 @@ from cbdl.estimators.weights import Floats, merged
 from cbdl.evaluate.conformal import Conformity, conformity
 from cbdl.left_out import folds_for
 from cbdl.model import CBDL, load
+from cbdl.nets.scores import Columns
 from cbdl.prediction import averaged
 from cbdl.store import ModelError
 
@@ -44,9 +45,11 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
     _target_checks: ClassVar[dict[str, Any]] = {}
     _chains: ClassVar[Chains]
 
-    def _train(self, X: Floats, y: NDArray[Any], weights: Floats | None, parts: Sequence[Likelihood]) -> Self:
+    def _train(self, X: Floats, y: NDArray[Any], weights: Floats | None) -> Self:
         """Fit the model, leave out members that the data refute, and see what level regions need."""
+        hidden = recipe.hidden(len(X)) if self.architectures is None else self.architectures
         X, y, weights = merged(X, y, weights)
+        parts = self._likelihoods(hidden, X.shape[1], self._quantiles(X, weights))
         method = recipe.method(self.steps) if self.method is None else self.method
         begun = self.model_.learned if self.warm_start and hasattr(self, "model_") else None
         folds = folds_for(self.calibration, self.plausible)
@@ -70,8 +73,19 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
         self.model_ = model
         return self
 
-    def _architectures(self, rows: int) -> Any:
-        return recipe.hidden(rows) if self.architectures is None else self.architectures
+    def _quantiles(self, X: Floats, weights: Floats | None) -> Columns | None:
+        """What networks need to give Normal scores of columns; that of the fit before if this one goes on from it."""
+        if not self.standardize:
+            return None
+        if not (self.warm_start and hasattr(self, "_columns")):
+            self._columns = recipe.quantiles(X, weights)
+        return self._columns
+
+    @abstractmethod
+    def _likelihoods(
+        self, architectures: Any, inputs: int, quantiles: Columns | None
+    ) -> Sequence[Likelihood]:
+        """One likelihood for each network, and for each noise model where there are several."""
 
     def _levels(self, model: CBDL) -> Conformity:
         """The levels that training outcomes needed."""
@@ -102,6 +116,7 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
             "kind": type(self).__name__,
             "settings": saved.described(self.get_params(deep=False)),
             "features": self.n_features_in_,
+            "columns": getattr(self, "_columns", None),
             "names": None if names is None else [str(name) for name in names],
             "conformity": None if self.conformity_ is None else self.conformity_.to_json(),
             **self._remembered(),
@@ -131,15 +146,15 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
             estimator.feature_names_in_ = np.array(own["names"], dtype=object)
         estimator.conformity_ = saved.conformity_from_json(own["conformity"])
         estimator._recall(own)
-        nets = None if given is None else [part.net for part in estimator._parts(own["features"], 0)]
+        if own["columns"] is not None:
+            estimator._columns = tuple(map(tuple, own["columns"]))
+        quantiles = getattr(estimator, "_columns", None)
+        parts = [] if given is None else estimator._likelihoods(given, own["features"], quantiles)
+        nets = None if given is None else [part.net for part in parts]
         estimator.model_ = load(path, nets, device=device)
         estimator.priors = estimator.model_.priors if own["settings"]["priors"] else None
         estimator.method = estimator.model_.method if own["settings"]["method"] else None
         return estimator
-
-    @abstractmethod
-    def _parts(self, features: int, rows: int) -> list[Likelihood]:
-        """The likelihoods of a table with so many features and rows."""
 
     @abstractmethod
     def _remembered(self) -> dict[str, Any]:

@@ -13,13 +13,13 @@ from sklearn.utils.validation import validate_data
 
 from cbdl import recipe
 from cbdl.bayes import likelihoods
-from cbdl.bayes.likelihoods import Likelihood
 from cbdl.bayes.methods import Method
 from cbdl.bayes.priors import PriorLike
 from cbdl.estimators import saved
 from cbdl.estimators.base import Credal
 from cbdl.estimators.networks import Architecture, factories
 from cbdl.estimators.weights import Floats, class_weights, sample_weights
+from cbdl.nets.scores import Columns
 
 
 class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
@@ -27,7 +27,8 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
 
     - `priors`: one or more priors (or mappings of patterns to priors); None: three Normals, see `cbdl.recipe.PRIORS`
     - `architectures`: one network each: the widths of hidden layers, or a function (inputs, outputs) -> nn.Module;
-      None: `cbdl.recipe.hidden`
+      None: `cbdl.recipe.hidden`. Networks given by widths also see the Normal scores of skewed columns
+      (`cbdl.recipe.quantiles`)
     - `activation` of the hidden layers: "relu", "tanh", "gelu" or "silu"; None: see `cbdl.recipe.activation`
     - `method`: an inference method such as `cbdl.Laplace()`; None: `cbdl.MCLMC` of so many `steps`
     - `plausible`: members that predict rows which they have not seen clearly worse than the best are left out; 0: none
@@ -113,11 +114,13 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
                 "set warm_start=False to start again"
             )
         self.classes_ = classes
-        return self._train(X, labels, weights, self._parts(X.shape[1], len(X)))
+        return self._train(X, labels, weights)
 
-    def _parts(self, features: int, rows: int) -> list[Likelihood]:
+    def _likelihoods(
+        self, architectures: Any, inputs: int, quantiles: Columns | None
+    ) -> Sequence[likelihoods.Likelihood]:
         activation = self.activation or recipe.activation()
-        nets = factories(self._architectures(rows), features, len(self.classes_), activation)
+        nets = factories(architectures, inputs, len(self.classes_), activation, quantiles)
         return [likelihoods.Categorical(net) for net in nets]
 
     def _class_names(self) -> list[str] | None:

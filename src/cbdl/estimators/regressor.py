@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cbdl import recipe
 from cbdl.bayes import likelihoods
-from cbdl.bayes.likelihoods import Likelihood, Scale, check_scale
+from cbdl.bayes.likelihoods import Scale, check_scale
 from cbdl.bayes.methods import Method
 from cbdl.bayes.priors import PriorLike
 from cbdl.credal import CredalSet, Region
@@ -22,6 +22,7 @@ from cbdl.estimators.networks import Architecture, factories
 from cbdl.estimators.weights import Floats, sample_weights
 from cbdl.evaluate.conformal import Conformity
 from cbdl.model import CBDL
+from cbdl.nets.scores import Columns
 from cbdl.prediction import Form
 
 
@@ -101,14 +102,16 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
         self._shape = targets.shape[1:]
         # one column is a problem on the line, where regions are exact
         targets = targets[:, 0] if self._shape == (1,) else targets
-        return self._train(X, targets, weights, self._parts(X.shape[1], len(X)))
+        return self._train(X, targets, weights)
 
-    def _parts(self, features: int, rows: int) -> list[Likelihood]:
-        parts: list[Likelihood] = []
+    def _likelihoods(
+        self, architectures: Any, inputs: int, quantiles: Columns | None
+    ) -> Sequence[likelihoods.Likelihood]:
+        parts = []
         for noise in self._noises():
             outputs = math.prod(self._shape) * (2 if noise == "heteroscedastic" else 1)
             activation = self.activation or recipe.activation(noise)
-            nets = factories(self._architectures(rows), features, outputs, activation)
+            nets = factories(architectures, inputs, outputs, activation, quantiles)
             parts += [likelihoods.Normal(net, scale=noise) for net in nets]
         return parts
 

@@ -41,18 +41,32 @@ class Net:
         """From a name and settings as JSON has them: lists become tuples; an unknown name is an error."""
         if name not in _BUILDERS:
             raise ValueError(f"there is no network named {name!r}; there are {', '.join(sorted(_BUILDERS))}")
-        items = ((k, tuple(v) if isinstance(v, list) else v) for k, v in sorted(settings.items()))
+        items = ((k, _tuples(v)) for k, v in sorted(settings.items()))
         return cls(name, tuple(items))
 
     def __call__(self) -> nn.Module:
         return _BUILDERS[self.name](**dict(self.settings))
 
 
-def mlp(inputs: int, outputs: int, hidden: Sequence[int] = (64, 64), activation: str = "relu") -> Net:
-    """Fully connected: (rows, inputs) -> (rows, outputs)."""
-    return Net.of(
-        "mlp", {"inputs": inputs, "outputs": outputs, "hidden": tuple(hidden), "activation": activation}
-    )
+def _tuples(value: Any) -> Any:
+    """Lists, and lists in lists, as tuples."""
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
+
+
+def mlp(
+    inputs: int,
+    outputs: int,
+    hidden: Sequence[int] = (64, 64),
+    activation: str = "relu",
+    quantiles: Sequence[Sequence[float]] | None = None,
+) -> Net:
+    """Fully connected: (rows, inputs) -> (rows, outputs).
+
+    With `quantiles` of some columns (`cbdl.nets.scores`), in the units that the network is given, their Normal scores
+    are further inputs; `cbdl.recipe.quantiles` finds them.
+    """
+    settings = {"inputs": inputs, "outputs": outputs, "hidden": hidden, "activation": activation}
+    return Net.of("mlp", settings if quantiles is None else {**settings, "quantiles": quantiles})
 
 
 def lenet(outputs: int = 10, channels: int = 1, side: int = 28) -> Net:

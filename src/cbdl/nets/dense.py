@@ -7,6 +7,8 @@ from itertools import pairwise
 
 from torch import nn
 
+from cbdl.nets.scores import NormalScores
+
 MOST_LAYERS = 1000
 """No network here is deeper: a description that asks for more is a mistake, or meant to keep a machine busy."""
 _ACTIVATIONS: dict[str, type[nn.Module]] = {
@@ -18,16 +20,26 @@ _ACTIVATIONS: dict[str, type[nn.Module]] = {
 
 
 def build_mlp(
-    inputs: int, outputs: int, hidden: Sequence[int] = (64, 64), activation: str = "relu"
+    inputs: int,
+    outputs: int,
+    hidden: Sequence[int] = (64, 64),
+    activation: str = "relu",
+    quantiles: Sequence[Sequence[float]] | None = None,
 ) -> nn.Module:
     if activation not in _ACTIVATIONS:
         raise ValueError(f"activation is {activation!r}; give one of {', '.join(sorted(_ACTIVATIONS))}")
     if len(hidden) > MOST_LAYERS:
         raise ValueError(f"hidden has {len(hidden)} layers; give at most {MOST_LAYERS}")
     sizes = (inputs, *hidden, outputs)
+    if quantiles is not None and len(quantiles) != inputs:
+        raise ValueError(f"quantiles has {len(quantiles)} columns; the network has {inputs} inputs")
     if any(int(n) != n or n < 1 for n in sizes):
         raise ValueError(f"the layers have {sizes} units; each must be a whole number of at least 1")
     layers: list[nn.Module] = []
+    if quantiles is not None and any(len(own) for own in quantiles):
+        first = NormalScores(quantiles)
+        layers.append(first)
+        sizes = (inputs + len(first.columns), *sizes[1:])
     for a, b in pairwise(sizes):
         layers += [nn.Linear(a, b), _ACTIVATIONS[activation]()]
     return nn.Sequential(*layers[:-1])

@@ -14,7 +14,7 @@ from cbdl.evaluate.estimate import Floats
 from cbdl.tables import scoring
 from cbdl.tables.answers import Options, Trained, read_rows
 from cbdl.tables.encoding import filled
-from cbdl.tables.files import Dialect, read
+from cbdl.tables.files import Dialect, names, sample
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,10 @@ def ask(
 ) -> Asked:
     """Load the model, read the table, predict: for all rows, or a random choice if they are many."""
     model = Trained.load(folder)
-    chunk = read(table, dialect)
-    total = len(next(iter(chunk.values())))
     most = scoring.ENOUGH[model.target.task] if rows is None else rows
-    order = np.arange(total)
-    if total > most:
-        order = np.sort(np.random.default_rng(seed).choice(total, most, replace=False))
-    chunk = {name: own.take(order) for name, own in chunk.items()}
-    encoded = read_rows(model, chunk, Options(missing="hull"), 1)
+    only = {model.target.name, *(c.name for c in model.columns)}
+    chunk, order, total = sample(table, most, seed, dialect=dialect, only=only)
+    encoded = read_rows(model, chunk, Options(missing="hull"), 1, names(table, dialect))
     whole = filled(model.columns, encoded, strange=True)
     known = model.target.name in chunk
     y = np.array(model.target.encode(chunk[model.target.name])) if known else None

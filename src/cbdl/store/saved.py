@@ -297,6 +297,11 @@ class _Reader:
             raise ModelError(
                 f"likelihood {s}: the network has {needed} parameters per member, the file holds {there} numbers"
             )
+        if len(self.row) == 1 and self.row[0] <= needed:
+            # No more than the file holds: real numbers will do. The first layer without them would import torch's
+            # compiler, which takes as long as torch itself.
+            with torch.random.fork_rng(devices=[]):
+                network, x = net(), torch.zeros(x.shape, dtype=x.dtype)
         try:
             numbers = activations(network, x)
         except Exception as error:

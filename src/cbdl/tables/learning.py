@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,6 @@ import numpy.typing as npt
 from cbdl import nets, recipe
 from cbdl.bayes import likelihoods
 from cbdl.bayes.checkpoint import CheckpointError
-from cbdl.bayes.likelihoods import Scale
 from cbdl.bayes.priors import Prior
 from cbdl.engines import Engine, WorkerError
 from cbdl.evaluate.conformal import Conformity
@@ -272,14 +271,17 @@ def _check_out(out: Path, run: Path, resume: bool, overwrite: bool) -> None:
 def _likelihoods(settings: Settings, table: Learnable) -> list[likelihoods.Likelihood]:
     inputs, outputs = table.rows.X.shape[1], len(table.target.classes) or 1
     hiddens = recipe.hidden(len(table.train)) if settings.nets is None else settings.nets
+    scores = recipe.quantiles(table.X)
     if table.target.task == "classification":
-        return [likelihoods.Categorical(_net(inputs, outputs, hidden)) for hidden in hiddens]
+        own = [nets.mlp(inputs, outputs, hidden, recipe.activation(), scores) for hidden in hiddens]
+        return [likelihoods.Categorical(net) for net in own]
     return [
-        likelihoods.Normal(_net(inputs, 2 if noise == "heteroscedastic" else 1, hidden, noise), scale=noise)
+        likelihoods.Normal(
+            nets.mlp(
+                inputs, 2 if noise == "heteroscedastic" else 1, hidden, recipe.activation(noise), scores
+            ),
+            scale=noise,
+        )
         for noise in recipe.NOISES
         for hidden in hiddens
     ]
-
-
-def _net(inputs: int, outputs: int, hidden: Sequence[int], noise: Scale | None = None) -> nets.Net:
-    return nets.mlp(inputs, outputs, hidden, recipe.activation(noise))

@@ -264,17 +264,21 @@ def _union(P: Tensor, target: float, tolerance: float) -> tuple[Tensor, Tensor]:
     """The classes that belong to the credible set of some extreme."""
     m, J = P.shape[-2:]
 
-    def part(p: Tensor) -> tuple[Tensor]:
+    def part(p: Tensor) -> Tensor:
         if p.device.type != "cpu" or J < _MANY:
-            return (_ordered_set(p, target).any(-2),)
+            return _ordered_set(p, target).any(-2)
         least, tied = _least(p, target)
         mask = (p - least).amax(-2) >= 0
         rows = tied.any(-1)
         if rows.any():
             mask[rows] = _credible_set(p[rows], target).any(-2)
-        return (mask,)
+        return mask
 
-    (mask,) = in_chunks(part, P, per_set=8 * m * J, memory=_SORTED)
+    # Into one tensor: small ones that stay between large ones that go would keep much memory from being used again.
+    mask = torch.empty(len(P), J, dtype=torch.bool, device=P.device)
+    step = max(1, _SORTED // (8 * m * J))
+    for i in range(0, len(P), step):
+        mask[i : i + step] = part(P[i : i + step])
     return mask, unproven(P)
 
 
