@@ -20,7 +20,8 @@ TOKEN = "CBDL_TOKEN"
 EXAMPLES = """\b
 Example:
   cbdl serve model --port 8000
-  curl -H 'Content-Type: application/json' http://127.0.0.1:8000/v1/predict -d '{"rows": [{"x": 1.5, "colour": null}]}'
+  curl -H 'Content-Type: application/json' http://127.0.0.1:8000/v1/predict \\
+       -d '{"rows": [{"x": 1.5, "colour": null}]}'
 """
 
 

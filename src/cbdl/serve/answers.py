@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cbdl.tables.answers import Options, Trained, answered
+from cbdl.tables.answers import Options, Trained, answer_rows
 from cbdl.tables.encoding import Encoded
 from cbdl.tables.files import Floats
 from cbdl.tables.writing import significant
@@ -35,7 +35,7 @@ class NoAnswer(ValueError):
 
 def answer(trained: Trained, rows: Encoded, options: Options) -> list[Answer]:
     """An answer per row; whether to abstain is not asked yet. A ValueError where one row has none."""
-    columns = answered(trained, rows, options)
+    columns = answer_rows(trained, rows, options)
     lost = [~np.isfinite(columns[n]) for n in NEEDED if isinstance(columns[n], np.ndarray)]
     if np.any(lost):
         raise NoAnswer(int(np.any(lost, axis=0).argmax()))

@@ -189,7 +189,7 @@ def _of_chunk(trained: Trained, first: int, chunk: Chunk, options: Options, here
     rows = read_rows(trained, chunk, options, first, here)
     kept = {name: chunk[name] for name in options.keep}
     numbers = {"row": pa.array(np.arange(first, first + len(rows.X)))}
-    own = answered(trained, rows, options)
+    own = answer_rows(trained, rows, options)
     abstained = int(np.sum(own["abstain"])) if "abstain" in own else 0
     columns = numbers | kept | {name: _arrow(column) for name, column in own.items()}
     gaps = rows.missing | rows.unknown
@@ -312,7 +312,7 @@ def credal_sets(
                 )
 
 
-def answered(trained: Trained, rows: Encoded, options: Options) -> dict[str, Any]:
+def answer_rows(trained: Trained, rows: Encoded, options: Options) -> dict[str, Any]:
     """The answers column by column, in the order of the rows: numpy arrays, and Arrow arrays of words and lists."""
     order, parts = [], []
     for some, credal in credal_sets(trained, rows, options):
