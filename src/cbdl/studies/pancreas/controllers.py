@@ -15,16 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from cbdl.studies.pancreas.checks import checked
-from cbdl.studies.pancreas.cost import TARGET, Weights, cost
+from cbdl.studies.pancreas.cost import REACH, TARGET, Weights, cost
+from cbdl.studies.pancreas.data import LEAD, dose_range
 from cbdl.studies.pancreas.evolution import Solver
-from cbdl.studies.pancreas.forecasts import HORIZON, LEAD, LOOKS, Forecaster, Triplet
+from cbdl.studies.pancreas.forecasts import BASAL, HORIZON, LOOKS, Forecaster, Triplet
 from cbdl.studies.pancreas.history import History, Mask
-from cbdl.studies.pancreas.patients import Array, Patients
+from cbdl.studies.pancreas.patients import Array, Patients, virtual_patients
 from cbdl.studies.pancreas.sensor import SAMPLE_MINUTES
 from cbdl.studies.pancreas.simulation import MOST_INSULIN, Simulation
 
-BASAL = 1.0
 GENERATIONS = 6
+"""Of CMA-ES, for a decision; the plan before is where it starts."""
 
 
 class SensorWarning(UserWarning):
@@ -73,7 +74,9 @@ class Controller(Protocol):
 class Planner:
     """Plans of k doses in [0, highest] (lanes,), by CMA-ES from the last plan moved on by one step."""
 
-    def __init__(self, highest: npt.ArrayLike, lanes: int, weights: Weights, seed: int, generations: int) -> None:
+    def __init__(
+        self, highest: npt.ArrayLike, lanes: int, weights: Weights, seed: int, generations: int
+    ) -> None:
         remedy = "the highest dose, a multiple of basal"
         self.highest = checked(highest, "highest", (lanes,), 0.1, 1000.0, remedy)
         self._solver = Solver(HORIZON, generations, seed)
@@ -134,9 +137,9 @@ class Predictive:
         history = self._history
         missing = history.read(readings)
         if missing.any():
-            lanes = ", ".join(map(str, np.flatnonzero(missing)[:5]))
+            lanes = ", ".join([*map(str, np.flatnonzero(missing)[:5]), *["..."] * int(missing.sum() > 5)])
             warnings.warn(
-                f"{missing.sum()} of {len(missing)} sensors say nothing (lanes {lanes}{', ...' * (missing.sum() > 5)}): "
+                f"{missing.sum()} of {len(missing)} sensors say nothing (lanes {lanes}): "
                 "basal insulin is given there",
                 SensorWarning,
                 stacklevel=2,
@@ -188,11 +191,10 @@ class Rollouts:
     def triplets(self, plans: Array) -> Triplet:
         lanes, count, steps = plans.shape
         copies = self._simulation.take(np.repeat(np.arange(lanes), count))
-        basal, doses = copies.patients.basal, plans.reshape(-1, steps)
-        glucose = [
-            copies.step(doses[:, min(step, steps - 1)] * basal, minutes=SAMPLE_MINUTES)
-            for step in range(LEAD - 1 + self._steps)
-        ]
+        after = LEAD - 1 + self._steps - steps
+        doses = np.pad(plans.reshape(-1, steps), ((0, 0), (0, after)), constant_values=BASAL)
+        rates = doses * copies.patients.basal[:, None]
+        glucose = [copies.step(rate, minutes=SAMPLE_MINUTES) for rate in rates.T]
         ahead = np.stack(glucose[LEAD - 1 :], axis=-1).reshape(lanes, count, -1)
         return Triplet(ahead, ahead, ahead)
 
@@ -225,3 +227,12 @@ class BasalBolus:
         units = np.where(moment.meals > 0, moment.meals / p.CR + above / p.CF, 0.0)
         rate = np.minimum(p.basal + units / SAMPLE_MINUTES, MOST_INSULIN)
         return Decision.plain(rate / p.basal)
+
+
+def highest_dose(patients: Patients, reach: float = REACH) -> Array:
+    """The highest dose (lanes,) of the planning controllers, in multiples of basal: `reach` times as far from basal as
+    in training (`data.dose_range`). Networks have not seen higher ones, and patients differ in what harms them."""
+    names = tuple(dict.fromkeys(patients.names))
+    _, high = dose_range(virtual_patients(names))
+    own = dict(zip(names, 1.0 + reach * (high - 1.0), strict=True))
+    return np.array([own[name] for name in patients.names])

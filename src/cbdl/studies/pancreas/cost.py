@@ -35,6 +35,8 @@ class Weights:
 
 SCALE = 50.0
 """mg/dL: the distance that costs 1."""
+REACH = 2.0
+"""How far from basal doses may be, in units of how far they were in training; chosen with the weights."""
 
 
 def cost(forecast: Triplet, doses: Array, weights: Weights) -> Array:

@@ -76,8 +76,9 @@ class Cases:
     def repeated(self, times: int) -> Lanes:
         """Every patient's episodes `times` times, one after the other, for as many controllers."""
         one = [(seed, value) for seed in self.seeds for value in self.initial] * times
-        whole = [(name, *own) for name in self.names for own in one]
-        return Lanes(*(tuple(own) for own in zip(*whole, strict=True)), self.minutes)
+        names = tuple(name for name in self.names for _ in one)
+        seeds, initial = (tuple(own) * len(self.names) for own in zip(*one, strict=True))
+        return Lanes(names, seeds, initial, self.minutes)
 
 
 @dataclass(frozen=True)

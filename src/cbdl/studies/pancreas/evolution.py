@@ -1,8 +1,9 @@
 """CMA-ES, the covariance matrix adaptation evolution strategy, for many small problems at once.
 
-Hansen (2016), "The CMA Evolution Strategy: A Tutorial", with weights of both signs. Packages solve one problem at a time:
-with some hundred problems of five variables nearly all of their time is Python's. Here every step is a few operations on
-arrays that lead with the problems. A test follows the package `cmaes` through whole runs.
+Hansen (2016), "The CMA Evolution Strategy: A Tutorial", with weights of both signs. The packages `cma` and `cmaes`
+solve one problem at a time: with some hundred problems of five variables nearly all of their time is Python's (and the
+first reseeds numpy's global generator). Here every step is a few operations on arrays that lead with the problems. A
+test follows `cmaes` through whole runs.
 """
 
 from __future__ import annotations

@@ -27,8 +27,11 @@ RULES: tuple[Rule, ...] = ("CBDL", "EBNN")
 HORIZON = LEAD
 """k: doses of a plan."""
 LOOKS = 4
-"""How often the model looks k steps further; 1 is the paper's sum. Within its 45 minutes a dose does next to nothing (one
-more basal dose: 0.01 to 0.2 mg/dL), so that a plan could not be told from another; within 2 hours it does."""
+"""How often the model looks k steps further; 1 is the paper's sum. Within its 45 minutes a dose does next to nothing
+(one more basal dose: 0.01 to 0.2 mg/dL), so that plans could not be told apart; within 2 hours it does."""
+BASAL = 1.0
+"""The dose when a plan is over. With its last dose held instead, what happens depends on that one most, and the first,
+which is the one that is given, is left to chance."""
 HISTORY = WINDOW + LEAD - 1
 """Readings up to now that a decision needs: the first window ends four steps ago."""
 
@@ -100,14 +103,19 @@ class Forecaster:
         if networks.inputs != 2 * WINDOW:
             raise ValueError(f"the networks have {networks.inputs} inputs; windows have {2 * WINDOW} numbers")
         every = np.ones((networks.sets, networks.members), dtype=bool)
-        self.networks, self.rule, self._looks = networks, rule, checked_count(looks, "looks", "1 is the paper's")
-        self.shape = (z.shape[0], z.shape[1])
+        self.networks, self.rule, self._looks = (
+            networks,
+            rule,
+            checked_count(looks, "looks", "1 is the paper's"),
+        )
+        self.shape: tuple[int, int] = (z.shape[0], z.shape[1])
         self._z = torch.from_numpy(np.ascontiguousarray(z)).float()
         self._kept = torch.from_numpy(every if kept is None else kept)
 
     @property
     def lanes(self) -> int:
-        return self.shape[0] * self.shape[1]
+        sets, each = self.shape
+        return sets * each
 
     def now(self, readings: Array, doses: Array) -> Outlook:
         """What is known at a decision: `readings` (lanes, HISTORY) up to now, `doses` (lanes, HISTORY - 1) before."""
@@ -131,8 +139,8 @@ class Forecaster:
         return triplet(mean, mean, torch.zeros(()), "EBNN", self._kept)[1]
 
     def triplets(self, glucose: Tensor, before: Tensor, plans: Array) -> Triplet:
-        """Each (lanes, P, k looks): from five steps ahead on, under plans (lanes, P, k) in multiples of basal, whose
-        last dose is held when they are over."""
+        """Each (lanes, P, k looks): from five steps ahead on, under plans (lanes, P, k) in multiples of basal, with
+        basal insulin when they are over."""
         doses = torch.from_numpy(plans).float().view(*self.shape, *plans.shape[1:])
         planned = torch.nn.functional.pad(before, (0, HORIZON))
         windows = torch.cat([t.unfold(-1, WINDOW, 1) for t in (glucose, planned)], -1)
@@ -143,8 +151,7 @@ class Forecaster:
             given = torch.cat([before.unsqueeze(2).expand(many), doses], -1)
             for _ in range(1, self._looks):
                 path = torch.cat([path, looks[-1][1]], -1)[..., -(WINDOW + HORIZON - 1) :]
-                given = torch.cat([given, given[..., -1:].expand(*given.shape[:-1], HORIZON)], -1)
-                given = given[..., -(WINDOW + HORIZON - 1) :]
+                given = torch.nn.functional.pad(given, (0, HORIZON), value=BASAL)[..., HORIZON:]
                 windows = torch.cat([t.unfold(-1, WINDOW, 1) for t in (path, given)], -1)
                 moments = self.networks.moments(windows.flatten(1, 3))
                 looks.append(self._ends(*(t.view(*t.shape[:2], *windows.shape[1:4]) for t in moments)))

@@ -26,7 +26,7 @@ class History:
     @property
     def complete(self) -> Mask:
         """(lanes,): whether every reading is there."""
-        return ~np.isnan(self.readings).any(1)
+        return np.asarray(~np.isnan(self.readings).any(1))
 
     def read(self, readings: npt.ArrayLike) -> Mask:
         """Take the readings of now; nan for a sensor that says nothing. Which are missing: (lanes,)."""
@@ -55,7 +55,9 @@ def _checked(readings: npt.ArrayLike, lanes: int) -> Array:
     except (TypeError, ValueError) as error:
         raise ValueError(f"readings is not an array of numbers: {error}") from None
     if own.shape != (lanes,):
-        raise ValueError(f"readings has shape {own.shape}; give one per lane, ({lanes},), nan where there is none")
+        raise ValueError(
+            f"readings has shape {own.shape}; give one per lane, ({lanes},), nan where there is none"
+        )
     remedy = "a reading is in mg/dL, nan where the sensor says nothing"
     check_bounds(np.where(np.isnan(own), 0.0, own), "readings", 0.0, HIGH, remedy)
     return own

@@ -7,22 +7,26 @@ architectures. `OURS` has, at no higher cost, members that differ by their prior
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
-from torch import Tensor
 
 import cbdl
 from cbdl.bayes.diagnostics import CollapseWarning
 from cbdl.bayes.methods import Ensemble, MeanField, Method
 from cbdl.bayes.plausible import judge
 from cbdl.bayes.train import TrainingWarning
+from cbdl.engines import Local
 from cbdl.evaluate.conformal import conformity
-from cbdl.studies.pancreas.data import WINDOW, Windows, training_windows
+from cbdl.studies.pancreas.data import WINDOW, training_windows
 from cbdl.studies.pancreas.forecasts import halfwidth, halfwidth_at
+from cbdl.studies.pancreas.history import Mask
 from cbdl.studies.pancreas.networks import Networks
+from cbdl.studies.pancreas.patients import Array
 
 ALPHAS = (0.1, 0.05, 0.01)
 BATCH, RATE = 128, 1e-3
@@ -57,7 +61,7 @@ class LineUp:
             ],
             method=self.method(epochs),
             seed=seed,
-            engine=cbdl.engines.Local(),
+            engine=Local(),
             verbose=False,
         )
 
@@ -81,13 +85,29 @@ class Trained:
     """The frozen networks of one patient, and what validation windows say."""
 
     networks: Networks
-    halfwidths: dict[float, float]
-    """By alpha: standard deviations to the ends of regions."""
+    kept: Mask
+    """(m,): members that the data do not refute."""
+    halfwidths: Array
+    """Of every one of `ALPHAS`: standard deviations to the ends of regions."""
     scores: dict[str, float]
 
-    @property
-    def members(self) -> int:
-        return self.networks.members
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """All of it by name; `from_arrays` reads it."""
+        return {
+            **{f"networks/{name}": own for name, own in self.networks.arrays().items()},
+            "kept": self.kept,
+            "halfwidths": self.halfwidths,
+            "names": np.array(list(self.scores)),
+            "scores": np.array(list(self.scores.values())),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Trained:
+        """The inverse of `arrays`."""
+        start = "networks/"
+        networks = {k.removeprefix(start): own for k, own in arrays.items() if k.startswith(start)}
+        scores = dict(zip(arrays["names"].tolist(), arrays["scores"].tolist(), strict=True))
+        return cls(Networks.from_arrays(networks), arrays["kept"], arrays["halfwidths"], scores)
 
 
 def train(line_up: LineUp, patient: str, samples: int, epochs: int, seed: int) -> Trained:
@@ -99,58 +119,43 @@ def train(line_up: LineUp, patient: str, samples: int, epochs: int, seed: int) -
         warnings.simplefilter("ignore", TrainingWarning)
         warnings.simplefilter("ignore", CollapseWarning)
         model = line_up.model(epochs, seed).fit(windows.inputs, windows.targets)
-    if line_up.calibrated:
-        drop_refuted(model, held_out)
-    return validated(model, line_up, held_out)
-
-
-def drop_refuted(model: cbdl.CBDL, windows: Windows) -> None:
-    """Leave out members that validation windows refute; two of them stay, so that there is a set."""
-    score = torch.from_numpy(-_nll(model, windows))
-    verdicts = judge(model.learned.members, score, torch.ones(len(score)), PLAUSIBLE).verdicts
-    ranked = sorted(verdicts, key=lambda v: -v.plausibility)
-    out = [(v.member.k, v.member.s) for v in ranked[2:] if not v.kept]
-    if out:
-        model.drop(out)
-
-
-def _nll(model: cbdl.CBDL, windows: Windows) -> np.ndarray:
-    """(n, m) nats."""
-    own = model.predict(windows.inputs, DRAWS, predictive="normal")
-    loc, scale = np.asarray(own.loc), np.asarray(own.scale)
-    z = (windows.targets[:, None] - loc) / scale
-    return np.asarray(0.5 * np.log(2 * np.pi * scale**2) + 0.5 * z**2)
-
-
-def validated(model: cbdl.CBDL, line_up: LineUp, windows: Windows) -> Trained:
-    """With the half widths of regions and the scores of validation windows."""
-    prediction = model.predict(windows.inputs, DRAWS, predictive="normal")
-    levels = conformity(prediction, windows.targets)
-    halfwidths = {
-        alpha: halfwidth_at(levels.needed(alpha))
-        if line_up.calibrated and levels.enough(alpha)
-        else halfwidth(alpha)
-        for alpha in ALPHAS
-    }
-    networks = Networks.of(model, DRAWS)
-    middle = np.asarray(prediction.loc).mean(1)
-    nll = _nll(model, windows)
+    prediction = model.predict(held_out.inputs, DRAWS, predictive="normal")
+    loc, scale = np.asarray(prediction.loc), np.asarray(prediction.scale)
+    nll = 0.5 * np.log(2 * np.pi * scale**2) + 0.5 * ((held_out.targets[:, None] - loc) / scale) ** 2
+    kept = plausible(model, nll) if line_up.calibrated else np.ones(nll.shape[1], dtype=bool)
+    halfwidths = regions(loc[:, kept], scale[:, kept], held_out.targets, line_up.calibrated)
     scores = {
-        "rmse": float(np.sqrt(np.mean((windows.targets - middle) ** 2))),
+        "rmse": float(np.sqrt(np.mean((held_out.targets - loc[:, kept].mean(1)) ** 2))),
         "nll_best": float(nll.mean(0).min()),
         "nll_worst": float(nll.mean(0).max()),
-        "members": float(networks.members),
-        **_regions(prediction, windows, halfwidths),
+        "members": float(kept.sum()),
+        **_coverage(loc[:, kept], scale[:, kept], held_out.targets, halfwidths),
     }
-    return Trained(networks, halfwidths, scores)
+    return Trained(Networks.of(model, DRAWS), kept, halfwidths, scores)
 
 
-def _regions(prediction: cbdl.CredalSet, windows: Windows, halfwidths: dict[float, float]) -> dict[str, float]:
+def plausible(model: cbdl.CBDL, nll: Array) -> Mask:
+    """(m,): which members validation windows, with these NLL (n, m), do not refute; the best two at least, so that
+    there is a set."""
+    verdicts = judge(model.learned.members, torch.from_numpy(-nll), torch.ones(len(nll)), PLAUSIBLE).verdicts
+    own = np.array([v.plausibility for v in verdicts])
+    return np.asarray((own >= PLAUSIBLE) | (own >= np.sort(own)[-2]))
+
+
+def regions(loc: Array, scale: Array, y: Array, calibrated: bool) -> Array:
+    """The half width of regions for every one of `ALPHAS`: of the level 1 - alpha, or of the level that a share of
+    1 - alpha of the outcomes `y` (n,) of Normals (n, m) asks for."""
+    if not calibrated:
+        return np.array([halfwidth(alpha) for alpha in ALPHAS])
+    levels = conformity(cbdl.NormalCredalSet(loc, scale), y)
+    return np.array([halfwidth_at(levels.needed(a)) if levels.enough(a) else halfwidth(a) for a in ALPHAS])
+
+
+def _coverage(loc: Array, scale: Array, y: Array, halfwidths: Array) -> dict[str, float]:
     """Coverage and mean width of the IHDR."""
-    loc, scale = np.asarray(prediction.loc), np.asarray(prediction.scale)
     own = {}
-    for alpha, z in halfwidths.items():
+    for alpha, z in zip(ALPHAS, halfwidths, strict=True):
         low, high = (loc - z * scale).min(1), (loc + z * scale).max(1)
-        own[f"coverage_{alpha:g}"] = float(np.mean((windows.targets >= low) & (windows.targets <= high)))
+        own[f"coverage_{alpha:g}"] = float(np.mean((y >= low) & (y <= high)))
         own[f"width_{alpha:g}"] = float(np.mean(high - low))
     return own

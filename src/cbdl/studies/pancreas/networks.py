@@ -99,7 +99,9 @@ class Networks:
             if place in group.places:
                 at, draws = group.places.index(place), group.noise.shape[2]
                 own = slice(at * draws, (at + 1) * draws)
-                weights, biases = (tuple(t[:, own] for t in layers) for layers in (group.weights, group.biases))
+                weights, biases = (
+                    tuple(t[:, own] for t in layers) for layers in (group.weights, group.biases)
+                )
                 return Networks((Group(weights, biases, group.noise[:, at : at + 1], (0,)),))
         raise ValueError(f"place is {place}; there are {self.members} members")
 
@@ -145,7 +147,7 @@ class Networks:
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[np.float32]]) -> Networks:
         """The inverse of `arrays`."""
-        groups = []
+        groups: list[Group] = []
         while f"{len(groups)}.places" in arrays:
             g = len(groups)
             count = sum(name.startswith(f"{g}.") for name in arrays) - 1
@@ -202,5 +204,5 @@ def _group(learned: Learned, s: int, draws: int) -> Group:
     biases[-1] = biases[-1] * spread + middle
     nothing = theta.new_zeros(*theta.shape[:2], 1, 1)
     variance = cohort.likelihood.describe(nothing, noise, middle, spread)["scale"].square()
-    single = [tuple(t.float().contiguous() for t in layers) for layers in (weights, biases)]
-    return Group(*single, variance.view(1, *theta.shape[:2]).float(), tuple(learned.places(s)))
+    first, second = (tuple(t.float().contiguous() for t in layers) for layers in (weights, biases))
+    return Group(first, second, variance.view(1, *theta.shape[:2]).float(), tuple(learned.places(s)))
