@@ -65,7 +65,8 @@ def test_triplets_are_the_ends_of_the_ihdr_and_of_the_ensembles_region(alpha):
     low, middle, high = triplet(*inputs, z, "EBNN")
     ends = ebnn(credal).prediction.region(alpha).intervals[:, 0]
     np.testing.assert_allclose(np.stack([low, high], 1), ends, rtol=1e-6)
-    assert (low <= middle).all() and (middle <= high).all()
+    assert (low <= middle).all()
+    assert (middle <= high).all()
 
 
 @pytest.mark.parametrize("rule", ["CBDL", "EBNN"])
