@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage test-portable test-slow lint docs bench wheel clean
+.PHONY: help demo test browser coverage test-portable test-slow lint docs bench wheel clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -24,6 +24,8 @@ endif
 
 test: $(VENV)/.dev  ## tests and doctests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+browser: $(VENV)/.browser  ## what tests of pages need: Chromium, axe and the Nu checker; without it they are skipped
 
 coverage: $(VENV)/.dev  ## the same with the lines that no test reaches; a third slower
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q --cov --cov-report=term
@@ -82,6 +84,13 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(VENV)/bin/python
 # One stamp an extra: .dev holds the packages of the extra "dev", and so on.
 $(VENV)/.dev $(VENV)/.docs $(VENV)/.plots: $(VENV)/.%: $(VENV)/.core
 	$(PIP) -e ".[$*]"
+	@touch $@
+
+# Debian's Chromium and its driver, unless they are there; what checks pages in it goes beside the environment.
+$(VENV)/.browser: | $(VENV)/bin/python
+	command -v chromium >/dev/null && command -v chromedriver >/dev/null || \
+	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver; }
+	npm install --silent --no-fund --no-audit --prefix $(VENV)/browser axe-core@4.14.0 vnu-jar@26.9.27
 	@touch $@
 
 # bayesian-torch asks for packages that it does not need here.

@@ -1,7 +1,7 @@
 """Two million rows in twenty files, here and on Ray: `python -m benchmarks.folders [rows of a file] [files]`.
 
 Prints rows per second and core, and the peak memory of the process that answers after one file and after all of them:
-it must not grow with the number of files. The model is that of `bench_tables` with 6 extremes of 32 draws.
+it must not grow with the number of files. The model has the 6 priors of `bench_tables`, 4 chains of each as extremes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,11 @@
 """Sphinx configuration. `make docs` treats every warning as an error."""
 
+import sys
 from importlib.metadata import version as installed
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
 
 project = "cbdl"
 author = "The cbdl developers"
@@ -20,3 +25,10 @@ autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_member_order = "bysource"
 autoclass_content = "both"
+
+
+def setup(app):
+    """The figures of the gallery are made by its own code, at every build."""
+    import gallery
+
+    app.connect("builder-inited", lambda app: gallery.draw(HERE) and None)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import cbdl
-from cbdl import constructions, credal, data, engines, evaluate, likelihoods, nets, priors
+from cbdl import constructions, credal, data, engines, evaluate, likelihoods, nets, plots, priors
 
 TEXT = (Path(__file__).parent.parent / "docs" / "api.md").read_text()
 
@@ -38,6 +38,11 @@ def test_every_score_is_in_the_reference(name):
     assert f"cbdl.evaluate.{name}" in TEXT
 
 
+@pytest.mark.parametrize("name", plots.__all__)
+def test_every_figure_is_in_the_reference(name):
+    assert f"cbdl.plots.{name}" in TEXT
+
+
 @pytest.mark.parametrize("module", [priors, likelihoods])
 def test_every_prior_and_likelihood_is_in_the_reference(module):
     base = module.Prior if module is priors else module.Likelihood
@@ -65,7 +70,7 @@ def test_importing_cbdl_imports_nothing_heavy():
         "sklearn",
     ]
     # the two rooms within another come first, when nothing has been imported for them
-    names = "cbdl.priors; cbdl.likelihoods; cbdl.CBDL; cbdl.engines.Ray"
+    names = "cbdl.priors; cbdl.likelihoods; cbdl.CBDL; cbdl.engines.Ray; cbdl.plots.band"
     code = f"import sys, cbdl; {names}; print([m for m in {heavy} if m in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"

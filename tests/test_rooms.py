@@ -10,13 +10,15 @@ import pytest
 import cbdl
 
 PACKAGE = Path(cbdl.__file__).parent
-GROUND = {"files", "memory", "nets"}
+GROUND = {"files", "labels", "memory", "nets", "shown"}
 """Rooms that know no other; `nets` holds networks by name."""
 BELOW: dict[str, set[str]] = {
     "files": set(),
     "memory": set(),
     "nets": set(),
-    "credal": {"memory"},
+    "labels": set(),
+    "shown": set(),
+    "credal": {"labels", "memory", "shown"},
     "bayes": {"credal", *GROUND},
     "engines": {"bayes", *GROUND},
     "store": {"bayes", *GROUND},
@@ -41,7 +43,17 @@ BELOW: dict[str, set[str]] = {
     },
     "baselines": {"model", "bayes", "credal", *GROUND},
     "recipe": {"bayes", *GROUND},
-    "estimators": {"model", "left_out", "recipe", "prediction", "evaluate", "bayes", "credal", *GROUND},
+    "estimators": {
+        "model",
+        "store",
+        "left_out",
+        "recipe",
+        "prediction",
+        "evaluate",
+        "bayes",
+        "credal",
+        *GROUND,
+    },
     "tables": {
         "model",
         "missing",
@@ -55,8 +67,9 @@ BELOW: dict[str, set[str]] = {
         "credal",
         *GROUND,
     },
-    "plots": {"model", "prediction", "evaluate", "credal", "data", *GROUND},
+    "plots": {"model", "prediction", "evaluate", "bayes", "credal", "data", *GROUND},
 }
+BELOW["report"] = {"plots", *BELOW["plots"], *BELOW["tables"], "tables"}
 EVERYTHING = {*BELOW, "studies"}
 BELOW |= {"studies": {*BELOW}, "cli": EVERYTHING, "__main__": {"cli"}}
 """What each room may import. Only the command line imports studies."""

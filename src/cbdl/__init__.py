@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 if _TYPE_CHECKING:
-    from cbdl import baselines, constructions, credal, data, engines, evaluate, nets
+    from cbdl import baselines, constructions, credal, data, engines, evaluate, nets, plots
     from cbdl.bayes import likelihoods, priors
     from cbdl.bayes.methods import (
         HMC,
@@ -66,13 +66,14 @@ __all__ = [
     "likelihoods",
     "load",
     "nets",
+    "plots",
     "priors",
 ]
 
 _ROOMS = {
     **{
         name: f"cbdl.{name}"
-        for name in ("baselines", "constructions", "credal", "data", "engines", "evaluate", "nets")
+        for name in ("baselines", "constructions", "credal", "data", "engines", "evaluate", "nets", "plots")
     },
     "likelihoods": "cbdl.bayes.likelihoods",
     "priors": "cbdl.bayes.priors",
@@ -105,7 +106,7 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)
 
 
 def __getattr__(name: str) -> _Any:

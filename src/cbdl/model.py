@@ -12,25 +12,28 @@ import torch
 from torch import Tensor, nn
 
 from cbdl import store
+from cbdl.bayes.arguments import check_dtype, check_likelihoods, check_priors, check_seed
 from cbdl.bayes.cohort import Member
 from cbdl.bayes.data import Data, TrainingData, as_input, prepare
 from cbdl.bayes.devices import check_device
 from cbdl.bayes.diagnostics import Diagnostics, diagnose
-from cbdl.bayes.learned import Chains, Learned, check_chains
-from cbdl.bayes.likelihoods import Likelihood, agree
+from cbdl.bayes.learned import MEMBERS, Chains, Learned, check_chains
+from cbdl.bayes.likelihoods import Likelihood
 from cbdl.bayes.methods import MeanField, Method
 from cbdl.bayes.methods.protocol import check_method_argument
 from cbdl.bayes.plausible import Plausibility, check_cut
 from cbdl.bayes.predictive import averages, simulate
 from cbdl.bayes.priors import PriorLike
 from cbdl.bayes.train import Run
-from cbdl.credal import Array, CredalSet
-from cbdl.engines import Auto, Engine, Task, tasks
+from cbdl.credal import Array, CategoricalCredalSet, CredalSet
+from cbdl.engines import Auto, Engine, Task, check_engine, tasks
 from cbdl.evaluate.conformal import Calibration, Conformity, calibrate, conformity
 from cbdl.fitting import Fitted, Fitting, continued, verdict
+from cbdl.labels import check_labels, numbers_of, words_of
 from cbdl.left_out import FEW, FOLDS, How, LeftOut, by_weights, check_how
 from cbdl.missing import MOST, Choice, Encoder, completions, hull, input_quantiles
 from cbdl.prediction import DRAWS, Form, check_form, predict
+from cbdl.shown import html_table
 
 
 class CBDL:
@@ -45,8 +48,9 @@ class CBDL:
     `plausible` leaves out members that the data refute (`CBDL.plausible`): 0 keeps every one, as the paper does, 1 the
     likeliest only. With `chains="extremes"` every chain of a method that has some (`MCLMC`, `HMC`) is an extreme of the
     predictions, so that what chains that do not mix leave open is part of the set. With `sharpen=True` rows that are
-    left out by folds decide how sure every member may be of classes (`sharpness`). `standardize=False` uses inputs and
-    targets as they are, so that priors mean what they say.
+    left out by folds decide how sure every member may be of classes (`sharpness`). `labels` are the names of the
+    classes in the order of the networks' outputs; None: if targets are words, these in alphabetical order.
+    `standardize=False` uses inputs and targets as they are, so that priors mean what they say.
 
     >>> import numpy as np
     >>> import cbdl
@@ -71,6 +75,7 @@ class CBDL:
         plausible: float = 0.0,
         chains: Chains = "averaged",
         sharpen: bool = False,
+        labels: Sequence[str] | None = None,
         seed: int = 0,
         standardize: bool = True,
         trainable: str | Sequence[str] | None = None,
@@ -79,21 +84,20 @@ class CBDL:
         dtype: torch.dtype = torch.float32,
         verbose: bool = True,
     ) -> None:
-        if not len(priors) or not len(likelihoods):
-            raise ValueError("priors and likelihoods must each hold at least one element")
-        agree(tuple(likelihoods))
-        self.priors, self.likelihoods = tuple(priors), tuple(likelihoods)
+        self.priors, self.likelihoods = check_priors(priors), check_likelihoods(likelihoods)
         self.method: Method = MeanField() if method is None else method
         check_method_argument(self.method)
         check_cut(plausible)
         check_chains(chains)
         self._cut, self.chains, self.sharpen = plausible, chains, sharpen
-        self.seed, self.standardize = seed, standardize
+        self.labels = None if labels is None else check_labels(labels)
+        self._words = self.labels
+        self.seed, self.standardize = check_seed(seed), standardize
         self.trainable = (
             (trainable,) if isinstance(trainable, str) else None if trainable is None else tuple(trainable)
         )
-        self.engine: Engine = Auto() if engine is None else engine
-        self.device, self.dtype, self.verbose = check_device(device), dtype, verbose
+        self.engine: Engine = Auto() if engine is None else check_engine(engine)
+        self.device, self.dtype, self.verbose = check_device(device), check_dtype(dtype), verbose
         self._learned: Learned | None = None
         self._data: TrainingData | None = None
         self._left_out: LeftOut | None = None
@@ -111,6 +115,12 @@ class CBDL:
         left = len(self._learned.members)
         kept = "" if left == len(self.priors) * len(self.likelihoods) else f", {many(left, 'member')} kept"
         return f"CBDL({pairs}{kept}, {type(self.method).__name__}, trained on {self._learned.size:g} rows)"
+
+    def _repr_html_(self) -> str:
+        if self._learned is None:
+            rows = [(f"prior {k}", repr(p)) for k, p in enumerate(self.priors)]
+            return html_table(repr(self), ["", "settings"], rows, [repr(self.method)])
+        return html_table(repr(self), MEMBERS, self._learned.described(), [repr(self.method)])
 
     # --- training -------------------------------------------------------------------------------------------
 
@@ -134,6 +144,7 @@ class CBDL:
         few. Pairs that are then refuted are not trained any further.
         """
         todo = self._tasks()  # steps 1 and 2
+        self.labels = self._words or words_of(y)
         data = self._prepare(
             X, y, weights=sample_weight, validation=validation, standardize=self.standardize, stream=stream
         )
@@ -244,7 +255,7 @@ class CBDL:
         """
         x, learned = self._inputs(X), self._extremes(self.chains if chains is None else chains)
         numbers = predict(learned, x, samples, predictive, tolerance, max_samples, max_memory, floor)
-        return numbers.credal_set(learned.members, X.device if isinstance(X, Tensor) else None)
+        return self._named(numbers.credal_set(learned.members, X.device if isinstance(X, Tensor) else None))
 
     def predict_missing(
         self,
@@ -268,7 +279,7 @@ class CBDL:
         own = completions(X, learned, self.encoder, choices, self._quantiles, most)
         x = self._inputs(own.X)
         numbers = predict(learned, x, samples, predictive, max_memory=max_memory, floor=floor)
-        return hull(numbers, learned.members, own, X.device if isinstance(X, Tensor) else None)
+        return self._named(hull(numbers, learned.members, own, X.device if isinstance(X, Tensor) else None))
 
     def predict_samples(self, X: Any, n: int = 100, *, seed: int = 0) -> Array:
         """Outcomes drawn as in the paper's appendix "post_pred_app": a parameter, then y. (rows, m, n, ...)."""
@@ -329,6 +340,7 @@ class CBDL:
             self.learned,
             extra or {},
             self._quantiles,
+            self.labels,
         )
         store.write(path, settings)
 
@@ -345,15 +357,31 @@ class CBDL:
 
     # --- inside ---------------------------------------------------------------------------------------------
 
-    def _prepare(self, X: Any, y: Any, **settings: Any) -> TrainingData:
+    def _prepare(self, X: Any, y: Any, *, validation: Any = None, **settings: Any) -> TrainingData:
+        space = self.likelihoods[0].space
+        if space == "classes":
+            y = numbers_of(y, self.labels)
+            if isinstance(validation, tuple | list) and len(validation) == 2:
+                validation = (validation[0], numbers_of(validation[1], self.labels, "validation y"))
         return prepare(
-            X, y, space=self.likelihoods[0].space, device=self.device, dtype=self.dtype, **settings
+            X, y, space=space, validation=validation, device=self.device, dtype=self.dtype, **settings
         )
+
+    def _named(self, credal: CredalSet) -> CredalSet:
+        """A prediction that knows what its classes are called; outputs without a label keep their number."""
+        if self.labels is None or not isinstance(credal, CategoricalCredalSet):
+            return credal
+        rest = range(len(self.labels), credal.num_classes)
+        return credal.with_labels([*self.labels, *(f"class {j}" for j in rest)])
 
     def _more(self, X: Any, y: Any) -> TrainingData:
         """Further data, in the units that the model was trained in."""
         data = self._prepare(X, y, standardize=False)
-        return data.in_units(self.learned.inputs, self.learned.targets)
+        learned = self.learned
+        # the units may be finer than the networks
+        return data.in_units(
+            *(unit.to(self.device, self.dtype) for unit in (learned.inputs, learned.targets))
+        )
 
     def _take(self, fitted: Fitted) -> Self:
         self._learned, self._data = fitted.learned, fitted.data
@@ -410,6 +438,7 @@ def load(
         seed=saved.seed,
         standardize=saved.standardize,
         trainable=saved.trainable,
+        labels=saved.labels,
         device=device,
         dtype=saved.dtype,
     )

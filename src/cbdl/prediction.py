@@ -134,9 +134,8 @@ def averaged(credal: CredalSet) -> CredalSet:
     members = tuple(replace(m, chain=0) for m in origin.members[::count])
     floor = torch.full_like(origin.draws, math.nan, dtype=torch.float64)
     fewer = replace(origin, members=members, draws=origin.draws * count, noise=noise, known=floor)
-    return CategoricalCredalSet(probs if isinstance(credal.probs, Tensor) else probs.numpy()).with_origin(
-        fewer
-    )
+    own = CategoricalCredalSet(probs if isinstance(credal.probs, Tensor) else probs.numpy())
+    return own.with_origin(fewer).with_labels(credal.labels)
 
 
 # --- from posteriors to numbers -----------------------------------------------------------------------------

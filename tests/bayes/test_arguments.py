@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -47,3 +48,36 @@ def test_scales_that_are_fine(good: Any) -> None:
 def test_a_name_instead_of_a_method_is_refused_with_the_method() -> None:
     with pytest.raises(TypeError, match=r"method is 'laplace'; give cbdl\.Laplace\(\)"):
         cbdl.CBDL([Prior()], [Categorical(lambda: nn.Linear(1, 2))], method="laplace")  # type: ignore[arg-type]
+
+
+NET = nn.Linear(1, 2)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"priors": Prior()}, r"priors is Normal\(.*give a list: priors=\["),
+        ({"priors": {"*": Prior()}}, "give a list: priors="),
+        ({"priors": []}, "priors is empty"),
+        ({"priors": [Prior(), 1.0]}, r"priors\[1\] is 1.0; give a prior such as"),
+        ({"likelihoods": Categorical(NET)}, r"give a list: likelihoods=\["),
+        ({"likelihoods": NET}, "likelihoods is a Linear; give a list"),
+        ({"likelihoods": []}, "likelihoods is empty"),
+        ({"likelihoods": [NET]}, r"likelihoods\[0\] is a Linear; a network alone does not say"),
+        ({"seed": "x"}, "seed is 'x'; give a whole number"),
+        ({"seed": 1.5}, "seed is 1.5"),
+        ({"dtype": "float32"}, "dtype is 'float32'; give torch.float32"),
+        ({"dtype": torch.int64}, "dtype is torch.int64"),
+        ({"engine": "local"}, r"engine is 'local'; give cbdl.engines.Local\(\)"),
+        ({"engine": cbdl.engines.Local}, r"engine is <class .*; give cbdl.engines.Local\(\)"),
+    ],
+)
+def test_what_a_model_cannot_be_made_of_is_named_at_once(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        cbdl.CBDL(**{"priors": [Prior()], "likelihoods": [Categorical(NET)], **wrong})
+
+
+def test_a_seed_of_numpy_is_the_same_seed() -> None:
+    made = cbdl.CBDL([Prior()], [Categorical(NET)], seed=np.int64(3))  # type: ignore[arg-type]
+    assert type(made.seed) is int
+    assert made.seed == 3

@@ -8,14 +8,14 @@ import pytest
 import torch
 from conjugate import FEATURES, NOISE, PRIORS, design, problem
 from predictions import predict
+from resuming import assert_resumes
 from torch import Tensor, nn
 
 from cbdl.bayes import likelihoods, priors
-from cbdl.bayes.checkpoint import Checkpoint
 from cbdl.bayes.cohort import Cohort, Member
 from cbdl.bayes.data import prepare
 from cbdl.bayes.methods.dropout import Dropout, Units
-from cbdl.bayes.train import Interrupted, Run
+from cbdl.bayes.train import Run
 
 
 def test_the_weights_are_the_closed_optimum_of_a_linear_model() -> None:
@@ -116,13 +116,7 @@ def test_a_member_alone_is_the_member_in_its_cohort_and_resumes(tmp_path: Path) 
         for k in range(3)
     ]
     assert torch.allclose(torch.cat(alone), together.weights, rtol=0, atol=1e-11)
-    steps = iter(range(100))
-    with pytest.raises(Interrupted):
-        settings.fit(
-            cohort, data, Run(checkpoint=Checkpoint(tmp_path / "run"), stop=lambda: next(steps) >= 13)
-        )
-    resumed = settings.fit(cohort, data, Run(checkpoint=Checkpoint(tmp_path / "run")))
-    assert torch.equal(resumed.weights, together.weights)
+    assert_resumes(settings, cohort, data, tmp_path, 14)
     again = settings.from_state(cohort, together.state())
     torch.testing.assert_close(again.sample(3, 2), together.sample(3, 2))
 

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 from conjugate import PRIORS, design, net, problem
+from resuming import assert_resumes
 from torch import nn
 
 from cbdl.bayes import likelihoods, priors
-from cbdl.bayes.checkpoint import Checkpoint
 from cbdl.bayes.cohort import Cohort, Member
 from cbdl.bayes.data import prepare
 from cbdl.bayes.methods import _modes
 from cbdl.bayes.methods.ensemble import Ensemble
-from cbdl.bayes.train import Interrupted, Run
+from cbdl.bayes.train import Run
 
 FAST = Ensemble(epochs=800, batch_size=64, lr=0.05, restarts=1)
 
@@ -92,14 +92,7 @@ def test_a_prior_that_is_not_normal_moves_the_mode() -> None:
 
 def test_stopped_and_resumed_gives_the_same_tensors(tmp_path: Path) -> None:
     cohort, data, _ = problem()
-    settings = Ensemble(epochs=10, batch_size=8, restarts=2)
-    whole = settings.fit(cohort, data, Run())
-    steps = iter(range(100))
-    first = Run(checkpoint=Checkpoint(tmp_path / "run"), stop=lambda: next(steps) >= 13)
-    with pytest.raises(Interrupted):
-        settings.fit(cohort, data, first)
-    resumed = settings.fit(cohort, data, Run(checkpoint=Checkpoint(tmp_path / "run")))
-    assert torch.equal(resumed.points, whole.points)
+    assert_resumes(Ensemble(epochs=10, batch_size=8, restarts=2), cohort, data, tmp_path, 14)
 
 
 def test_restarts_refuse_running_statistics() -> None:

@@ -10,17 +10,17 @@ import pytest
 import torch
 from conjugate import NOISE, PRIORS, deviation, problem
 from predictions import predict
+from resuming import assert_resumes
 from scipy.integrate import simpson
 from torch import nn
 
 from cbdl.bayes import likelihoods, priors
-from cbdl.bayes.checkpoint import Checkpoint
 from cbdl.bayes.cohort import Cohort, Member
 from cbdl.bayes.data import prepare
 from cbdl.bayes.methods._chains import ess, rhat
 from cbdl.bayes.methods.hmc import HMC, HMCRecord, _Sampler
 from cbdl.bayes.methods.last_layer import LastLayer
-from cbdl.bayes.train import Interrupted, Run, TrainingWarning
+from cbdl.bayes.train import Run, TrainingWarning
 
 SHORT = HMC(warmup=150, draws=200, chains=10)
 
@@ -113,17 +113,7 @@ def test_stopped_and_resumed_gives_the_same_tensors(tmp_path: Path) -> None:
     few = HMC(warmup=30, draws=10, chains=2, thin=2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TrainingWarning)
-        whole = few.fit(cohort, data, Run())
-        for after in (12, 35):
-            steps, place = iter(range(100)), tmp_path / str(after)
-            with pytest.raises(Interrupted):
-                few.fit(
-                    cohort,
-                    data,
-                    Run(checkpoint=Checkpoint(place / "run"), stop=lambda s=steps, n=after: next(s) >= n),
-                )
-            resumed = few.fit(cohort, data, Run(checkpoint=Checkpoint(place / "run")))
-            assert torch.equal(resumed.points, whole.points)
+        assert_resumes(few, cohort, data, tmp_path, 13, 36)
 
 
 def test_double_samples_float32_data_in_float64_and_keeps_float32() -> None:

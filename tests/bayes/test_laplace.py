@@ -10,18 +10,18 @@ import pytest
 import torch
 from conjugate import NOISE, PRIORS, deviation, moments, problem
 from predictions import predict
+from resuming import assert_resumes
 from scipy.optimize import minimize_scalar
 from scipy.stats import multivariate_normal
 from torch import Tensor, nn
 
 from cbdl.bayes import likelihoods, priors
-from cbdl.bayes.checkpoint import Checkpoint
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.data import Data, prepare
 from cbdl.bayes.methods._curvature import Part, gauss_newton, gauss_newton_diagonal, prior_precision
 from cbdl.bayes.methods._points import Potential
 from cbdl.bayes.methods.laplace import Laplace, LaplacePosterior
-from cbdl.bayes.train import Interrupted, Run
+from cbdl.bayes.train import Run
 
 SHORT = Laplace(epochs=30, batch_size=64, lr=0.05)
 
@@ -287,15 +287,7 @@ def test_newton_steps_reach_the_mode_of_a_classifier() -> None:
 
 def test_stopped_and_resumed_gives_the_same_tensors(tmp_path: Path) -> None:
     cohort, data, _ = problem()
-    settings = Laplace(epochs=10, batch_size=8)
-    whole = settings.fit(cohort, data, Run())
-    steps = iter(range(100))
-    with pytest.raises(Interrupted):
-        settings.fit(
-            cohort, data, Run(checkpoint=Checkpoint(tmp_path / "run"), stop=lambda: next(steps) >= 13)
-        )
-    resumed = settings.fit(cohort, data, Run(checkpoint=Checkpoint(tmp_path / "run")))
-    assert all(torch.equal(a, whole.state()[n]) for n, a in resumed.state().items())
+    assert_resumes(Laplace(epochs=10, batch_size=8), cohort, data, tmp_path, 14)
 
 
 def test_priors_of_very_different_scales_keep_their_digits() -> None:

@@ -9,12 +9,12 @@ import pytest
 import torch
 from conjugate import NOISE, PRIORS, SIZE, deviation, problem
 from predictions import predict
+from resuming import assert_resumes
 from scipy.optimize import minimize_scalar
 from scipy.stats import multivariate_normal
 from torch import Tensor, nn
 
 from cbdl.bayes import likelihoods, priors
-from cbdl.bayes.checkpoint import Checkpoint
 from cbdl.bayes.cohort import Cohort, Member
 from cbdl.bayes.data import Data, prepare
 from cbdl.bayes.methods._curvature import gauss_newton, prior_precision
@@ -22,7 +22,7 @@ from cbdl.bayes.methods._head import Head, features
 from cbdl.bayes.methods._points import Potential
 from cbdl.bayes.methods.laplace import LaplacePosterior
 from cbdl.bayes.methods.last_layer import LastLayer, LastLayerPosterior
-from cbdl.bayes.train import Interrupted, Run
+from cbdl.bayes.train import Run
 
 
 def exact(cohort: Cohort, data: Data) -> LastLayerPosterior:
@@ -214,18 +214,7 @@ def test_stopped_and_resumed_in_either_stage_gives_the_same_tensors(tmp_path: Pa
         torch.randn(40, 3, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 2, space="classes"
     )
     cohort = Cohort.of([priors.Normal(), priors.Normal(0.0, 3.0)], likelihoods.Categorical(deep), data)
-    method = LastLayer(epochs=5, batch_size=8)
-    whole = method.fit(cohort, data, Run()).state()
-    for after in (7, 32):
-        steps, place = iter(range(1000)), tmp_path / str(after)
-        with pytest.raises(Interrupted):
-            method.fit(
-                cohort,
-                data,
-                Run(checkpoint=Checkpoint(place / "run"), stop=lambda s=steps, n=after: next(s) >= n),
-            )
-        resumed = method.fit(cohort, data, Run(checkpoint=Checkpoint(place / "run"))).state()
-        assert all(torch.equal(resumed[n], whole[n]) for n in whole)
+    assert_resumes(LastLayer(epochs=5, batch_size=8), cohort, data, tmp_path, 8, 33)
 
 
 def test_what_cannot_be_a_last_layer_is_refused() -> None:

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 from conjugate import PRIORS, Truth, problem
+from resuming import assert_resumes
 from torch import Tensor
 from torch.distributions import MultivariateNormal, kl_divergence
 
 from cbdl.bayes import likelihoods, priors
-from cbdl.bayes.checkpoint import Checkpoint
 from cbdl.bayes.cohort import Cohort, Member
 from cbdl.bayes.methods.low_rank import LowRank, LowRankPosterior, _Objective, entropy, entropy_gradient
 from cbdl.bayes.methods.mean_field import MeanField, MeanFieldPosterior
-from cbdl.bayes.train import Interrupted, Run
+from cbdl.bayes.train import Run
 
 
 def made(scale: float = 1.0) -> tuple[LowRankPosterior, Cohort]:
@@ -162,14 +162,7 @@ def test_a_member_alone_is_the_member_in_its_cohort() -> None:
 def test_stopped_and_resumed_gives_the_same_tensors(tmp_path: Path) -> None:
     cohort, data, _ = problem()
     settings = LowRank(epochs=10, batch_size=8, warmup=0.5)
-    whole = settings.fit(cohort, data, Run())
-    steps = iter(range(100))
-    with pytest.raises(Interrupted):
-        settings.fit(
-            cohort, data, Run(checkpoint=Checkpoint(tmp_path / "run"), stop=lambda: next(steps) >= 13)
-        )
-    resumed = settings.fit(cohort, data, Run(checkpoint=Checkpoint(tmp_path / "run")))
-    assert all(torch.equal(a, whole.state()[n]) for n, a in resumed.state().items())
+    whole, _ = assert_resumes(settings, cohort, data, tmp_path, 14)
     again = settings.from_state(cohort, whole.state())
     torch.testing.assert_close(again.sample(3, 2), whole.sample(3, 2))
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 from conjugate import design, problem
+from resuming import assert_resumes
 from scipy.integrate import solve_ivp
 from torch import Tensor, nn
 
 import cbdl
 from cbdl.bayes import likelihoods, priors
-from cbdl.bayes.checkpoint import Checkpoint
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.data import prepare
 from cbdl.bayes.diagnostics import CollapseWarning, diagnose
@@ -28,7 +28,7 @@ from cbdl.bayes.methods.mclmc import MCLMC, MCLMCRecord
 from cbdl.bayes.methods.protocol import Method, Posterior
 from cbdl.bayes.mixing import mixing
 from cbdl.bayes.rows import Data, TrainingData
-from cbdl.bayes.train import Interrupted, Run
+from cbdl.bayes.train import Run
 from cbdl.engines import Local, Task, local, tasks, train, without_folds
 from cbdl.engines.split import bring, together
 
@@ -253,11 +253,7 @@ def test_an_optimisation_goes_on_in_the_middle_of_an_epoch(
     monkeypatch.setattr(mclmc, "SMALL", 8)
     (task,), data = work()
     cohort, method = task.cohort(data), MCLMC(chains=1, draws=2, thin=1, warmup=20, optimise=10, double=True)
-    point, asked = Checkpoint(tmp_path / "run"), iter([False] * 5 + [True])
-    with pytest.raises(Interrupted):
-        method.fit(cohort, data, Run(checkpoint=point, stop=lambda: next(asked)))
-    resumed = method.fit(cohort, data, Run(checkpoint=point))
-    assert torch.equal(resumed.points, method.fit(cohort, data, Run()).points)
+    assert_resumes(method, cohort, data, tmp_path, 6)
 
 
 def chains(part: Part) -> Tensor:

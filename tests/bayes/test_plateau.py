@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 from conjugate import problem
+from resuming import assert_resumes
 from torch import Tensor
 
 from cbdl.bayes import likelihoods, plateau, priors
-from cbdl.bayes.checkpoint import Checkpoint
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.data import prepare
 from cbdl.bayes.methods import _modes
@@ -20,7 +20,7 @@ from cbdl.bayes.methods.ensemble import Ensemble
 from cbdl.bayes.methods.mean_field import MeanField
 from cbdl.bayes.plan import LEARNING_RATE, Plan
 from cbdl.bayes.rows import Batch, Data
-from cbdl.bayes.train import Interrupted, Record, Run, TrainingWarning, train
+from cbdl.bayes.train import Record, Run, TrainingWarning, train
 
 
 class Bowl:
@@ -131,14 +131,8 @@ def test_stopped_and_resumed_gives_the_same_bits(
         monkeypatch.setattr(plateau, name, value)
     monkeypatch.setattr(_modes, "FIRST", 100)
     cohort, data, _ = problem(scale="learned")
-    whole = method.fit(cohort, data, Run())
-    left = iter(range(10_000))
     # at a lower rate, and after the first count of what determines the noise
-    run = Run(checkpoint=Checkpoint(tmp_path / "run"), stop=lambda: next(left) >= 413)
-    with pytest.raises(Interrupted):
-        method.fit(cohort, data, run)
-    resumed = method.fit(cohort, data, Run(checkpoint=Checkpoint(tmp_path / "run")))
-    assert all(torch.equal(a, whole.state()[n]) for n, a in resumed.state().items())
+    whole, resumed = assert_resumes(method, cohort, data, tmp_path, 414)
     assert whole.record is not None
     assert resumed.record is not None
     assert torch.equal(resumed.record.stopped, whole.record.stopped)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from resuming import StopAfter, assert_resumes
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -56,27 +57,14 @@ def problem(factory: Any = net, rows: int = 64) -> tuple[Cohort, data.Data]:
 METHOD = MeanField(epochs=10, batch_size=16, lr=1e-2)
 
 
-class StopAfter:
-    def __init__(self, steps: int) -> None:
-        self.left = steps
-
-    def __call__(self) -> bool:
-        self.left -= 1
-        return self.left <= 0
-
-
 def same(a: MeanFieldPosterior, b: MeanFieldPosterior) -> bool:
     return all(torch.equal(a.state()[n], b.state()[n]) for n in a.state())
 
 
 @pytest.mark.parametrize("steps", [1, 3, 4, 17, 39, 40])
 def test_a_stop_at_any_step_resumes_to_the_same_bits(tmp_path: Path, steps: int) -> None:
-    truth = METHOD.fit(*problem(), Run())
-    path = tmp_path / "point"
-    with pytest.raises(Interrupted, match=f"stopped after step {steps} of 40.*same call again"):
-        METHOD.fit(*problem(), Run(checkpoint=Checkpoint(path), stop=StopAfter(steps)))
-    resumed = METHOD.fit(*problem(), Run(checkpoint=Checkpoint(path)))
-    assert same(truth, resumed)
+    message = f"stopped after step {steps} of 40.*same call again"
+    truth, resumed = assert_resumes(METHOD, *problem(), tmp_path, steps, message=message)
     assert resumed.record is not None
     assert truth.record is not None
     torch.testing.assert_close(resumed.record.loss, truth.record.loss, rtol=0, atol=0)

@@ -10,16 +10,16 @@ import pytest
 import torch
 from conjugate import PRIORS, deviation, problem
 from predictions import predict
+from resuming import assert_resumes
 from torch import Tensor, nn
 
 from cbdl.bayes import likelihoods, priors
-from cbdl.bayes.checkpoint import Checkpoint
 from cbdl.bayes.cohort import Cohort, Member
 from cbdl.bayes.data import Data, prepare
 from cbdl.bayes.methods._chains import ChainsRecord
 from cbdl.bayes.methods.last_layer import LastLayer
 from cbdl.bayes.methods.sghmc import SGHMC, _Dynamics
-from cbdl.bayes.train import Interrupted, Run
+from cbdl.bayes.train import Run
 
 
 @pytest.mark.parametrize("lr", [0.02, 0.3])
@@ -162,17 +162,7 @@ def test_a_member_alone_makes_the_same_draws() -> None:
 def test_stopped_and_resumed_gives_the_same_tensors(tmp_path: Path) -> None:
     cohort, data, _ = problem()
     few = SGHMC(epochs=20, batch_size=8, draws=4, chains=2, cycles=2)
-    whole = few.fit(cohort, data, Run())
-    for after in (10, 50):
-        steps, place = iter(range(100)), tmp_path / str(after)
-        with pytest.raises(Interrupted):
-            few.fit(
-                cohort,
-                data,
-                Run(checkpoint=Checkpoint(place / "run"), stop=lambda s=steps, n=after: next(s) >= n),
-            )
-        resumed = few.fit(cohort, data, Run(checkpoint=Checkpoint(place / "run")))
-        assert torch.equal(resumed.points, whole.points)
+    assert_resumes(few, cohort, data, tmp_path, 11, 51)
 
 
 def test_bad_settings_are_named() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from resuming import StopAfter
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, WeightedRandomSampler
 
@@ -112,15 +113,6 @@ def test_items_are_fetched_once_an_epoch_and_only_when_they_are_due() -> None:
     assert source.fetched == [1] * len(X)
     one = next(data.epoch(0, 1, 16, 2))
     assert sum(source.fetched) == len(X) + len(one.x)
-
-
-class StopAfter:
-    def __init__(self, steps: int) -> None:
-        self.left = steps
-
-    def __call__(self) -> bool:
-        self.left -= 1
-        return self.left <= 0
 
 
 @pytest.mark.parametrize(

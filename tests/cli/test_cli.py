@@ -234,7 +234,7 @@ def test_imputation_is_kept_with_the_model(tmp_path):
     arguments = ("fit", path, "--target", "y", "--out", tmp_path / "m", *FAST)
     code, out, err = called(*arguments)
     assert (code, out) == (1, "")
-    assert "'x' has 5 missing values (row 3, 7, 11, ...)" in err
+    assert "'x' has 5 missing values (rows 3, 7, 11, ...)" in err
     assert called(*arguments, "--impute")[0] == 0
     assert called("predict", tmp_path / "m", path)[0] == 0
 

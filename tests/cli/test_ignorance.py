@@ -304,8 +304,14 @@ def test_ends_are_rounded_outwards_to_what_outcomes_can_be(place):
         assert float(row["upper"]) >= own["upper"] - 1e-9
         assert all(len(row[name].partition(".")[2]) <= 2 for name in ("lower", "upper", "decision"))
     code, out, _ = called("predict", place / "value", place / "new.csv", "--digits", "2")
-    row = next(csv.DictReader(io.StringIO(out)))
-    assert float(row["lower"]) == float(f"{exact[0]['lower']:.2g}")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    for own, row in zip(exact, rows, strict=True):
+        for name, sign in (("lower", -1), ("upper", 1)):
+            assert float(row[name]) == float(f"{float(row[name]):.2g}")
+            further = sign * (float(row[name]) - own[name])
+            assert -1e-9 <= further <= 0.1 * abs(own[name]) + 1e-9
+        ends = [float(end) for part in row["set"].split("|") for end in part.split(":")]
+        assert (min(ends), max(ends)) == (float(row["lower"]), float(row["upper"]))
 
 
 # --- data frames ----------------------------------------------------------------------------------------------

@@ -172,6 +172,26 @@ def test_identifiers_are_refused_and_can_be_dropped_or_used(tmp_path, name, valu
         assert fitted(path, "--use", name, "--overwrite")[0] == 0
 
 
+def test_all_columns_that_cannot_be_used_are_named_at_once(tmp_path):
+    days = [f"2024-01-{1 + i % 28:02d}" for i in range(60)]
+    path = table(
+        tmp_path / "t.csv",
+        {"id": range(60), "x": X, "name": [f"P {i}" for i in range(60)], "d": days, "y": Y},
+    )
+    code, _, err = fitted(path, "--held-out", "0")
+    assert code == 1
+    assert "3 columns cannot be used as they are" in err
+    assert [f"--drop {name}" in err for name in ("id", "name", "d", "x")] == [True, True, True, False]
+
+
+def test_another_delimiter_is_thought_of_where_there_is_one_column(tmp_path):
+    path = table(tmp_path / "t.csv", {"x": X, "y": Y}, "#")
+    code, _, err = fitted(path)
+    assert code == 2
+    assert "say --delimiter" in err
+    assert fitted(path, "--delimiter", "#")[0] == 0
+
+
 def test_years_and_ordinary_whole_numbers_are_no_identifiers(tmp_path):
     path = table(tmp_path / "t.csv", {"year": range(1960, 2020), "age": SOURCE.integers(1, 90, 60), "y": Y})
     assert fitted(path)[0] == 0

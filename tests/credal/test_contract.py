@@ -94,7 +94,7 @@ def test_nothing_of_the_contract_is_left_out_here(kind):
         "noise",
         "region",
     }
-    elsewhere |= {"region_at_level", "uncertainty", "decomposition"}
+    elsewhere |= {"region_at_level", "uncertainty", "decomposition", "labels", "with_labels", "to_frame"}
     public = {name for name, _ in inspect.getmembers(CredalSet) if not name.startswith("_")}
     assert public <= checked | elsewhere
 
@@ -112,8 +112,11 @@ def test_a_slice_answers_as_the_batch_does(kind):
         expected, answer = np.asarray(value)[1], np.asarray(one[name][0])
         if expected.ndim:  # lists padded to the longest of the batch
             expected = expected[: answer.shape[0]]
-        # the same computation on a slice: only the order of sums may differ, by a little more where there is an optimum
-        np.testing.assert_allclose(answer, expected, rtol=1e-9, atol=1e-9, err_msg=name)
+        # The same computation on a slice: only the order of sums may differ, a little more where there is an optimum.
+        # A maximum is flat: sums of 4,000 nodes know it to 1e-12, and weights where it has curvature 0.1 to 4e-6;
+        # what bounds it depends on the weights to first order.
+        slack = 1e-5 if name in ("upper_entropy weights", "uncertainty gap", "uncertainty error") else 1e-9
+        np.testing.assert_allclose(answer, expected, rtol=1e-9, atol=slack, err_msg=name)
     np.testing.assert_allclose(cs[1].log_survival(y[1]), cs.log_survival(y)[1], rtol=1e-12)
 
 

@@ -13,6 +13,7 @@ from scipy import optimize, special, stats
 
 from cbdl.credal.euclidean.montecarlo import ball_nodes, normal_nodes
 from cbdl.credal.euclidean.sets import DiagonalNormalCredalSet
+from cbdl.credal.line.sets import NormalCredalSet
 from trials import trials
 
 METHODS = ("union", "box", "lower-density", "minimal")
@@ -286,6 +287,17 @@ def test_minimal_is_never_larger_and_every_region_covers(alpha, d):
     assert set(np.unique(smallest.shape)) <= {0, 1, 2}
     assert (smallest.gap >= 0).all()
     assert (smallest.gap <= smallest.measure * (1 + 1e-9)).all()
+
+
+@pytest.mark.parametrize("alpha", [0.999, 0.99999])
+def test_a_minimal_region_that_simulation_misses_is_not_called_small(alpha):
+    """Nothing that covers is shorter than the exact minimal region on the line."""
+    source = np.random.default_rng(7)
+    loc, scale = 2 * source.normal(size=(6, 3)), 10 ** source.uniform(-0.7, 0.7, size=(6, 3))
+    least = NormalCredalSet(loc, scale).region(alpha, "minimal").measure
+    region = DiagonalNormalCredalSet(loc[..., None], scale[..., None]).region(alpha, "minimal")
+    assert (region.measure + 4 * region.measure_error >= least).all()
+    assert (region.measure_error < 0.5 * region.measure).all()
 
 
 def test_a_minimal_region_contains_what_its_shape_contains():

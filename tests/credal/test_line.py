@@ -11,6 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
 
+from cbdl.credal.line.grids import sampled_each
+from cbdl.credal.line.maximin import first_level
+from cbdl.credal.line.mixture import Extremes
 from cbdl.credal.line.sets import MixtureCredalSet, NormalCredalSet
 from trials import trials
 
@@ -262,6 +265,33 @@ def test_the_safest_outcome_maximises_the_lower_density():
         assert abs(best - y[lower.argmax()]).min() < 2e-4
 
 
+@pytest.mark.parametrize("spread", [0.3, 2.0])
+def test_the_search_for_the_safest_outcome_starts_where_it_mostly_ends(spread):
+    rng = np.random.default_rng(5)
+    loc = rng.normal(size=(40, 3, 1)) + spread * rng.normal(size=(40, 3, 12))
+    cs = MixtureCredalSet(loc, rng.uniform(0.3, 1, loc.shape))
+    sets = Extremes(*(torch.as_tensor(x) for x in (cs.loc, cs.scale, cs.weights)))
+    start = first_level(sets, *sampled_each(sets)).numpy()
+    # every set's lower density on a fine grid, by scipy
+    y = np.linspace(loc.min() - 1, loc.max() + 1, 4001)
+    each = stats.norm.pdf(y[:, None, None, None], cs.loc, cs.scale).mean(-1).min(-1)
+    best = np.asarray(cs.lower_density(np.asarray(cs.decide("maximin", single=True))[:, None]))[:, 0]
+    assert (best >= each.max(0) * (1 - 1e-12)).all()
+    assert (np.exp(start) <= best * (1 + 1e-11)).all()
+    assert np.mean(np.exp(start) >= best * (1 - 1e-11)) > 0.8
+
+
+def test_extremes_that_nearly_tie_beside_the_peak_do_not_hide_it():
+    # where two extremes cross 2.5e-4 beside the peak of one of them, the tangents of the steeper one lead nowhere
+    rng = np.random.default_rng(2)
+    loc = rng.normal(0, 1, (200, 4, 1)) + rng.normal(0, 10, (200, 4, 8))
+    cs = MixtureCredalSet(loc[5], rng.uniform(0.05, 3, loc.shape)[5])
+    best = float(cs.decide("maximin", single=True))
+    near = best + np.linspace(-1e-3, 1e-3, 20_001)
+    each = (cs.weights * stats.norm.pdf(near[:, None, None], cs.loc, cs.scale)).sum(-1).min(-1)
+    assert pdf(cs, best).min() >= each.max() * (1 - 1e-12)
+
+
 def test_all_maximisers_are_found_and_one_is_chosen_by_seed():
     # The mirror image of a set has two equally safe outcomes.
     cs = MixtureCredalSet([[-3.0, 3.0], [-2.0, 2.0]], 0.8)
@@ -389,7 +419,10 @@ def test_a_component_of_weight_zero_does_not_matter():
         (([0.0, 1.0], [1.0, -1.0]), r"scale\[1\]"),
         (([0.0, np.nan], [1.0, 1.0]), r"loc\[1\]"),
         (([0.0, 1.0], [1.0, np.inf]), r"scale\[1\]"),
-        (([0.0, 1.0, 2.0], [1.0, 1.0]), "do not fit"),
+        (
+            ([0.0, 1.0, 2.0], [1.0, 1.0]),
+            r"loc has shape \(3,\), scale has shape \(2,\), which do not broadcast",
+        ),
         ((0.0, 1.0), "loc has shape"),
         ((np.zeros((0, 2)), 1.0), "holds nothing"),
     ],

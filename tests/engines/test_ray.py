@@ -33,24 +33,15 @@ from engine_cases import (
 from cbdl.bayes import likelihoods, priors, progress
 from cbdl.bayes.train import Interrupted, Run
 from cbdl.engines import Local, Ray, WorkerError, local
+from clusters import local_ray
 
 pytest.importorskip("ray")
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    import ray
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        ray.init(
-            address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error"
-        )
-        try:
-            yield ray
-        finally:
-            ray.shutdown()
+    with local_ray() as ray:
+        yield ray
 
 
 def test_tasks_give_the_tensors_of_one_process(

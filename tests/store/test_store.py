@@ -357,3 +357,18 @@ def test_every_class_that_a_model_may_hold_can_be_saved():
     wanted = {c for base in (priors.Prior, likelihoods.Likelihood) for c in subclasses(base)} | set(METHODS)
     wanted = {c for c in wanted if c.__module__.startswith("cbdl.") and not c.__name__.startswith("_")}
     assert wanted <= set(CLASSES.values()), wanted - set(CLASSES.values())
+
+
+def test_a_network_of_a_table_is_tried_with_real_numbers(saved, monkeypatch):
+    """Without them torch would import its compiler, which takes longer than all the rest; images may be too large."""
+    from cbdl.store import saved as module
+
+    devices = []
+    count = module.activations
+    monkeypatch.setattr(
+        module, "activations", lambda net, x: devices.append((x.device.type, len(x.shape))) or count(net, x)
+    )
+    before = torch.random.get_rng_state()
+    cbdl.load(saved[1])
+    assert devices == [("cpu", 2), ("cpu", 2)]
+    assert torch.equal(before, torch.random.get_rng_state())

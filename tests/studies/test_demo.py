@@ -64,7 +64,12 @@ def test_the_report_has_the_tables_the_numbers_and_the_figures(whole):
         assert all(value in page for row in part.rows for value in row)
         if plots.available():
             assert (folder / f"{part.name}.png").read_bytes().startswith(b"\x89PNG")
-            assert f'src="{part.name}.png"' in page
+            assert f'id="figure-{part.name}-' in page
+    assert "<img" not in page
+    assert page.count("<caption>Diagnostics</caption>") == 2
+    assert "The inputs with most ignorance" in page
+    assert page.count("its first member alone") == 2
+    assert "cbdl study demo --profile cpu --seed 0" in page
     assert str(folder / "index.html") in noted[-1]
 
 

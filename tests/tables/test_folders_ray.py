@@ -21,6 +21,7 @@ from cbdl.engines.pools import Actors, Here
 from cbdl.tables import folders
 from cbdl.tables.answering import Request
 from cbdl.tables.folder_log import LOG
+from clusters import local_ray
 
 pytest.importorskip("ray")
 NAMES = ("a.csv", "b.parquet", "c.csv")
@@ -28,18 +29,8 @@ NAMES = ("a.csv", "b.parquet", "c.csv")
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    import ray
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        ray.init(
-            address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error"
-        )
-        try:
-            yield ray
-        finally:
-            ray.shutdown()
+    with local_ray() as ray:
+        yield ray
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,14 @@ a member, distances between members, and warnings with advice.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor
+
+from cbdl.shown import html_table
 
 from .cohort import Cohort, Member
 from .methods._chains import ChainsRecord
@@ -28,6 +30,19 @@ LEFT = 0.9
 """A member with more than this share of its parameters left at the prior has learned next to nothing."""
 MIXED = 1.5
 """An R-hat of predictions above this tells of chains that do not agree."""
+COLUMNS = (
+    "member",
+    "train nll",
+    "validation nll",
+    "KL / N",
+    "at prior",
+    "R-hat",
+    "ESS",
+    "epochs",
+    "nearest",
+    "failed",
+)
+"""What is said of every member."""
 ROWS = 2048
 """Distances between predictions are taken on at most so many training rows."""
 
@@ -63,7 +78,7 @@ class Row:
     """What went wrong in training; empty if nothing did."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diagnostics:
     """All members of a model, and how far they are from each other."""
 
@@ -99,23 +114,62 @@ class Diagnostics:
             warnings.warn(f"({row.member}) is dropped: {why}", TrainingWarning, stacklevel=2)
         return [row for row, b in zip(self.rows, bad, strict=True) if not b], dropped
 
+    def nearest(self) -> list[float]:
+        """Of every member the distance of its predictions to those of the nearest other one; nan if it is alone."""
+        far = self.predictive_distance.clone().fill_diagonal_(torch.inf)
+        return [float("nan")] * len(self.rows) if len(self.rows) < 2 else far.amin(1).tolist()
+
+    def table(self) -> list[list[object]]:
+        """A row per member under `COLUMNS`."""
+        return [
+            [
+                str(r.member),
+                r.train_nll,
+                r.validation_nll,
+                r.kl,
+                f"{r.at_prior:.0%}",
+                r.rhat,
+                r.ess,
+                r.epochs,
+                near,
+                r.failed,
+            ]
+            for r, near in zip(self.rows, self.nearest(), strict=True)
+        ]
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __getitem__(self, index: int) -> Row:
+        return self.rows[index]
+
+    def _repr_html_(self) -> str:
+        plausibility = [] if self.plausibility is None else [self.plausibility.summary]
+        return html_table(
+            f"Diagnostics of {len(self.rows)} members", COLUMNS, self.table(), [*plausibility, *self.warnings]
+        )
+
     def __str__(self) -> str:
         head = (
             f"{'member':<26}{'train nll':>11}{'valid nll':>11}{'KL/N':>9}{'at prior':>10}{'R-hat':>7}{'ESS':>7}"
             f"{'epochs':>8}  nearest"
         )
         lines = [head]
-        for i, r in enumerate(self.rows):
-            others = self.predictive_distance[i].clone()
-            others[i] = torch.inf
-            near = f"{float(others.min()):.3f}" if len(self.rows) > 1 else "-"
+        for r, distance in zip(self.rows, self.nearest(), strict=True):
+            near = f"{distance:.3f}" if distance == distance else "-"
             lines.append(
                 f"{r.member!s:<26}{r.train_nll:>11.4f}{r.validation_nll:>11.4f}{r.kl:>9.4f}{r.at_prior:>10.1%}"
                 f"{r.rhat:>7.2f}{r.ess:>7.0f}{r.epochs:>8}  {near}{'  FAILED' if r.failed else ''}"
                 f"{f'  {r.lost} chains lost' if r.lost else ''}"
             )
-        told = [] if self.plausibility is None else [str(self.plausibility)]
-        return "\n".join([*lines, *told, *self.warnings])
+        verdict = [] if self.plausibility is None else [str(self.plausibility)]
+        return "\n".join([*lines, *verdict, *self.warnings])
 
 
 def diagnose(

@@ -12,6 +12,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from cbdl.nets import Net
+
 from .cohort import Cohort, Member
 from .data import Standard, TrainingData
 from .methods.protocol import Posterior
@@ -20,6 +22,10 @@ from .priors import Coordinates, PriorLike
 Chains = Literal["averaged", "extremes"]
 """Chains of one member are averaged, as Bayes' rule has it if they mix; or each is an extreme of its own: chains that
 do not meet cannot tell how likely the modes are that they stay in, so all weightings of them are in the set."""
+
+
+MEMBERS = ("member", "prior", "likelihood", "parameters")
+"""What `Learned.described` says of every member."""
 
 
 def check_chains(chains: str) -> None:
@@ -110,6 +116,29 @@ class Learned:
         """The sharpness of `members`."""
         return torch.tensor([self.sharpness.get((m.k, m.s), 1.0) for m in self.members], dtype=torch.float64)
 
+    def described(self) -> list[tuple[str, str, str, int]]:
+        """Of every member in words: its name, its prior, its likelihood with its network, how many parameters."""
+        rows = []
+        for m in self.members:
+            part = self.parts[m.s]
+            likelihood = part.cohort.likelihood
+            words = f"{type(likelihood).__name__}, {_net_name(likelihood.net)}"
+            rows.append((str(m), _prior_name(part.priors[m.k]), words, part.cohort.layout.size))
+        return rows
+
+    def losses(self) -> dict[Member, Tensor]:
+        """Of every member its loss by epoch, as long as it was trained; a ValueError if they are not known, as after
+        loading."""
+        curves: dict[Member, Tensor] = {}
+        for part in self.parts.values():
+            record = part.posterior.record
+            if record is None or not record.loss.numel():
+                raise ValueError("the losses are not known; a saved model does not keep them: fit it again")
+            lengths = record.stopped.tolist() or [len(record.loss)] * part.cohort.size
+            for i, member in enumerate(part.cohort.members):
+                curves[member] = record.loss[: int(lengths[i]), i]
+        return {member: curves[member] for member in self.members}
+
     def places(self, s: int) -> list[int]:
         """Where the members of likelihood `s` stand in `members`."""
         order = {member: i for i, member in enumerate(self.members)}
@@ -144,3 +173,20 @@ class Learned:
                 fewer[s] = replace(part, cohort=cohort, posterior=part.posterior.only(stay))
         sharpness = {pair: power for pair, power in self.sharpness.items() if pair not in members}
         return replace(self, parts=fewer, sharpness=sharpness)
+
+
+def _prior_name(prior: PriorLike) -> str:
+    """A prior as its class and settings; one per coordinate, as after an update, by its class alone."""
+    if isinstance(prior, Coordinates):
+        return "what was learned before"
+    text = " ".join(repr(prior).split())
+    return text if len(text) <= 90 else f"{text[:87]}..."
+
+
+def _net_name(net: object) -> str:
+    """A network by its name and settings, one of the user's own by the name of its factory."""
+    if isinstance(net, Net):
+        known = ((name, value) for name, value in net.settings if value is not None and name != "quantiles")
+        settings = ", ".join(f"{name}={value}" for name, value in known)
+        return f"{net.name}({settings})"
+    return str(getattr(net, "__qualname__", type(net).__name__))

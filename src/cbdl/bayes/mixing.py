@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from .cohort import Cohort
+from .cohort import Cohort, Member
+from .data import Standard
+from .learned import Learned
 from .methods._chains import ess, rhat
 from .methods.protocol import Posterior
 from .rows import TrainingData
@@ -32,14 +34,37 @@ def mixing(cohort: Cohort, posterior: Posterior, data: TrainingData) -> Mixing |
     chains = posterior.chains()
     if chains is None:
         return None
-    theta, noise = chains
     held = data.held
     x = held.x[:: max(1, held.rows // ROWS)][:ROWS]
-    lead = theta.shape[:3]
-    numbers = cohort.describe(theta.flatten(1, 2), noise.flatten(1, 2), posterior.buffers, x, data.targets)
-    value = next(numbers[name] for name in ("probs", "loc", "rate") if name in numbers)
-    value = value.reshape(*lead, -1).double()
+    value = _predictions(cohort, posterior, chains, x, data.targets)
     return Mixing(rhat(value), ess(value))
+
+
+def _predictions(
+    cohort: Cohort, posterior: Posterior, chains: tuple[Tensor, Tensor], x: Tensor, targets: Standard
+) -> Tensor:
+    """(members, chains, draws, rows * numbers): what every draw of every chain expects at standardised inputs x."""
+    theta, noise = chains
+    lead = theta.shape[:3]
+    numbers = cohort.describe(theta.flatten(1, 2), noise.flatten(1, 2), posterior.buffers, x, targets)
+    value = next(numbers[name] for name in ("probs", "loc", "rate") if name in numbers)
+    return value.reshape(*lead, -1).double()
+
+
+def traces(learned: Learned, x: Tensor) -> dict[Member, Tensor]:
+    """Of every member (chains, draws, numbers): the predictions along its chains for one input x (1, ...), in the
+    user's units: class probabilities, or the expected outcome."""
+    drawn: dict[Member, Tensor] = {}
+    for part in learned.parts.values():
+        chains = part.posterior.chains()
+        if chains is None:
+            raise ValueError(
+                f"the posterior is a {type(part.posterior).__name__}, which is not made of chains; cbdl.MCLMC is"
+            )
+        own = learned.inputs(x).to(part.cohort.initial.dtype) if x.is_floating_point() else x
+        values = _predictions(part.cohort, part.posterior, chains, own, learned.targets)
+        drawn |= dict(zip(part.cohort.members, values, strict=True))
+    return {member: drawn[member] for member in learned.members}
 
 
 def summary(known: Mixing | None, members: int) -> tuple[list[float], list[float]]:

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from cbdl.shown import html_table
+
 from .cohort import Member
 
 TELLING = 500
@@ -66,6 +68,24 @@ class Plausibility:
     def dropped(self) -> tuple[Member, ...]:
         """The members that the data refute."""
         return tuple(v.member for v in self.verdicts if not v.kept)
+
+    @property
+    def summary(self) -> str:
+        """Who fell, in a sentence."""
+        out = "; ".join(f"({m})" for m in self.dropped)
+        return f"refuted by the data (plausibility below {self.alpha:g}, {self.how}): {out or 'nobody'}"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [str(v.member), v.score, v.behind, v.error, v.plausibility, "yes" if v.kept else "no"]
+            for v in self.verdicts
+        ]
+        return html_table(
+            "Plausibility of the members",
+            ["member", "left-out score", "behind", "+-", "plausibility", "kept"],
+            rows,
+            [self.summary, *([self.edge] if self.edge else [])],
+        )
 
     def __str__(self) -> str:
         head = f"{'member':<26}{'left-out score':>15}{'behind':>10}{'+-':>8}{'plausible':>11}"

@@ -38,6 +38,29 @@ from ._densities import (
 from ._random import generator
 from .flat import Entry, matches, shorten
 
+__all__ = [
+    "Cauchy",
+    "Centred",
+    "Coordinates",
+    "Horseshoe",
+    "Laplace",
+    "Normal",
+    "Pretrained",
+    "Prior",
+    "PriorLike",
+    "RegularisedHorseshoe",
+    "ScaleMixture",
+    "StudentT",
+    "grid",
+    "pretrained",
+    "seeded",
+]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 Parameters: TypeAlias = dict[str, Tensor]
 """The parameters of a family for each coordinate of one entry: float64 tensors (size,)."""
 
@@ -227,7 +250,8 @@ class RegularisedHorseshoe(Prior):
     half-Cauchy(1).
 
     `scale` is the global scale tau; `slab` is the standard deviation of the largest coefficients. The local
-    scale is integrated out by a fixed quadrature (relative error below 1e-6 of the density).
+    scale is integrated out by a fixed quadrature (relative error below 1e-6 of the density). At the centre the density
+    is infinite; closer than 1e-9 scales it is held constant.
     """
 
     scale: float = 0.1

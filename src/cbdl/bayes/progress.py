@@ -1,4 +1,4 @@
-"""What a person sees while a cohort trains: a bar at a terminal, plain lines elsewhere."""
+"""What a person sees while a cohort trains: a bar at a terminal or in a notebook, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeAlias
+
+from cbdl.bayes import notebook
 
 EVERY = 5.0
 """Seconds between two plain lines."""
@@ -32,8 +34,15 @@ class Clock:
         print(text + rest, file=sys.stderr, flush=True)
 
 
+def lively() -> bool:
+    """Whether bars can move: at a terminal, or in a notebook."""
+    return sys.stderr.isatty() or notebook.running()
+
+
 def bars() -> Any:
-    """A rich display of progress bars on stderr; tasks have a field `state`."""
+    """A display of progress bars, by rich on stderr or below the cell of a notebook; tasks have a field `state`."""
+    if notebook.running():
+        return notebook.NotebookBars()
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -78,7 +87,7 @@ class Lines:
 
 
 class Bar:
-    """A rich progress bar on stderr."""
+    """A progress bar."""
 
     def __init__(self, label: str, steps: int, epochs: int) -> None:
         self.epochs, self.bar, self.last = epochs, bars(), 0.0
@@ -100,14 +109,14 @@ elsewhere: ContextVar[Display | None] = ContextVar("elsewhere", default=None)
 
 @contextmanager
 def progress(verbose: bool, label: str, steps: int, epochs: int) -> Iterator[Progress]:
-    """The progress display that fits where stderr goes."""
+    """The progress display that fits where it is seen."""
     display = elsewhere.get()
     if not verbose:
         yield Silent()
     elif display is not None:
         with display(label, steps, epochs) as shown:
             yield shown
-    elif sys.stderr.isatty():
+    elif lively():
         bar = Bar(label, steps, epochs)
         with bar.bar:
             yield bar

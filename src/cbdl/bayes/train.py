@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from . import advice
 from .forward import Buffers
 from .plan import REST, Plan, Record, Run
 from .plateau import CAP, LEAST, LEAST_EPOCHS, LOOK, Plateau, still_improving
@@ -289,34 +290,23 @@ class Training:
         who = going.nonzero().flatten().tolist()
         if not who or self.step < self.steps:
             return
-        names = "; ".join(f"({self.run.names[i]})" if self.run.names else str(i) for i in who[:4])
-        more = f" and {len(who) - 4} more" if len(who) > 4 else ""
-        length = (
-            f"the {self.epochs} epochs"
-            if self.rule is None
-            else f"the {self.steps} steps that a training may take"
-        )
-        remedy = (
-            "leave epochs out to train until it is done, or give more epochs or a higher lr"
-            if self.rule is None
-            else f"give epochs={2 * self.epochs} or more, or a higher lr"
-        )
-        warnings.warn(
-            f"{self.run.label}: still improving when {length} were over: member {names}{more}. To go on: {remedy}",
-            TrainingWarning,
-            stacklevel=3,
-        )
+        words = advice.not_done(self.run, who, self.epochs, self.steps, fixed=self.rule is None)
+        warnings.warn(words, TrainingWarning, stacklevel=3)
 
     # ------------------------------------------------------------------------------------------- failures
 
     def _set_aside(self, batch: Batch, loss: Tensor, gradient: Tensor, norm: Tensor) -> None:
         """Members whose loss or gradient is not finite stop here, with their last finite state."""
         bad = ~(torch.isfinite(norm) & torch.isfinite(loss))
-        stopped = self._stopped_early()
+        stopped, rate = self._stopped_early(), self.plan.rate(self.step, self.steps)
+        epoch, number = divmod(self.step, self.per_epoch)
+        when = f"step {self.step} (epoch {epoch}, batch {number})"
         for i in bad.nonzero().flatten().tolist():
             if i in self.failures or i in stopped:
                 continue
-            self.failures[i] = self._cause(i, batch, loss, norm)
+            self.failures[i] = advice.failure(
+                advice.member_name(self.run, i), when, float(loss[i]), batch.x, rate, self.plan.clip
+            )
             warnings.warn(self.failures[i], TrainingWarning, stacklevel=2)
             self._hold(torch.arange(loss.shape[0]) == i)
         places = sorted({*self.failures, *(i for i in stopped if bool(bad[i]))})
@@ -328,25 +318,6 @@ class Training:
 
     def _stopped_early(self) -> set[int]:
         return set((~self._going()).nonzero().flatten().tolist()) - set(self.failures)
-
-    def _cause(self, i: int, batch: Batch, loss: Tensor, norm: Tensor) -> str:
-        epoch, number = divmod(self.step, self.per_epoch)
-        what = f"loss {float(loss[i]):g}" if not math.isfinite(float(loss[i])) else "an infinite gradient"
-        largest = float(batch.x.abs().max()) if batch.x.is_floating_point() else 0.0
-        if largest > 1e3:
-            cause = f"inputs as large as {largest:.3g}: standardise them"
-        elif self.plan.rate(self.step, self.steps) > 0.05:
-            cause = f"a learning rate of {self.plan.rate(self.step, self.steps):.3g}: lower it"
-        elif self.plan.clip is None:
-            cause = "exploding gradients: lower the learning rate or set clip=1.0"
-        else:
-            cause = "a network that gives no number for these inputs, or a prior that is far too wide"
-        who = f"({self.run.names[i]})" if self.run.names else f"{i} ({self.run.label})"
-        return (
-            f"member {who} was stopped at step {self.step} (epoch {epoch}, batch "
-            f"{number}): {what}. "
-            f"Likely cause: {cause}. Its last finite state is kept; the other members go on"
-        )
 
     # ----------------------------------------------------------------------------------------- checkpoints
 

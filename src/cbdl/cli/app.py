@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "fit": ("cbdl.cli.fit", "Train a credal set of Bayesian networks on a table."),
     "predict": ("cbdl.cli.predict", "Answer for every row of a table, or of many."),
     "evaluate": ("cbdl.cli.evaluate", "Score a model on a table with outcomes."),
+    "report": ("cbdl.cli.report", "Write a report about a model: one HTML file."),
     "info": ("cbdl.cli.info", "Say what a saved model is."),
     "demo": ("cbdl.cli.demo", "Show the point in about a minute."),
     "study": ("cbdl.cli.study", "Run a study and write its report."),

@@ -87,8 +87,8 @@ def predict(
         typer.Option(
             min=1,
             max=17,
-            help="Digits of all numbers. [default: ends of intervals as the data can mean them, 6 for the rest; "
-            "Parquet has all]",
+            help="Digits of all numbers; ends of intervals are rounded outwards. [default: ends as the data can mean "
+            "them, 9 for the rest; Parquet has all]",
         ),
     ] = None,
     floor: Annotated[

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cbdl.studies.part import Part
+from cbdl.tables.errors import many
 
 SCORES: dict[str, str] = {
     "accuracy": "accuracy of the decision",
@@ -136,8 +137,8 @@ def fit(summary: Mapping[str, Any], *, chosen: bool) -> None:
     rows = [
         ("model", summary["model"]),
         ("task", f"{summary['task']} of {summary['target']}{hint}"),
-        ("trained on", f"{summary['rows']} rows, {summary['features']} features"),
-        ("members", f"{summary['members']} Bayesian networks" + _dropped(summary["dropped"])),
+        ("trained on", f"{many(summary['rows'], 'row')}, {many(summary['features'], 'feature')}"),
+        ("members", many(summary["members"], "Bayesian network") + _dropped(summary["dropped"])),
         ("converged", _ended(summary)),
     ]
     if summary["classes"]:

@@ -15,3 +15,7 @@ __all__ = [
     "trimmed",
     "wrapper",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

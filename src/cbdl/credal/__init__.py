@@ -36,3 +36,7 @@ __all__ = [
     "reference_entropy",
     "region_level",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -98,6 +98,16 @@ def check_shape(x: Tensor, name: str, dims: str) -> None:
         )
 
 
+def broadcast(form: str, **given: Tensor) -> tuple[Tensor, ...]:
+    """All of them in one shape; a ValueError with their names if there is none that fits them."""
+    try:
+        shape = np.broadcast_shapes(*(tuple(x.shape) for x in given.values()))
+    except ValueError:
+        shapes = ", ".join(f"{name} has shape {tuple(x.shape)}" for name, x in given.items())
+        raise ValueError(f"{shapes}, which do not broadcast; give {form}") from None
+    return tuple(x.expand(shape) for x in given.values())
+
+
 def check_probabilities(x: Tensor, name: str, tolerance: float, of: str = "row", own: bool = False) -> Tensor:
     """`x` (..., J) with every row non-negative and summing to 1 within `tolerance`, renormalised.
 

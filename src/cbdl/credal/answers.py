@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+import numpy as np
 
 from cbdl.credal._border import Array, ArrayLike
+from cbdl.credal.table import numbers_html, region_columns, region_html, region_words
 
 
 class Region(ABC):
@@ -23,6 +27,42 @@ class Region(ABC):
     @abstractmethod
     def contains(self, y: ArrayLike) -> Array:
         """Whether outcomes lie in the region."""
+
+    def columns(self) -> dict[str, list[Any]]:
+        """The regions of a batch (n,) column by column, as data frames have them."""
+        return region_columns(self, tuple(np.shape(self.measure)))
+
+    def __len__(self) -> int:
+        if not np.shape(self.measure):
+            raise TypeError("this is the region of a single set, without a batch: it has no length")
+        return len(self.measure)
+
+    def __bool__(self) -> bool:
+        return True  # a single region has no length to ask
+
+    def __iter__(self) -> Iterator[Self]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, index: Any) -> Self:
+        """The regions at `index` of the batch: `region[3]`, `region[:10]`, `region[mask]`."""
+        batch = tuple(np.shape(self.measure))
+        if not batch:
+            raise IndexError("this is the region of a single set, without a batch to index")
+        return self._picked(index, batch)
+
+    def _picked(self, index: Any, batch: tuple[int, ...]) -> Self:
+        """Every field that has an entry per set, at `index`."""
+        own = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        arrays = {
+            n: x[index] for n, x in own.items() if tuple(getattr(x, "shape", ()))[: len(batch)] == batch
+        }
+        return replace(self, **arrays)  # type: ignore[type-var]
+
+    def __repr__(self) -> str:
+        return region_words(self)
+
+    def _repr_html_(self) -> str:
+        return region_html(self)
 
     @abstractmethod
     def hull(self) -> tuple[Array, Array]:
@@ -48,8 +88,27 @@ class Region(ABC):
             )
 
 
+class Numbers:
+    """Answers that are arrays of the batch shape, field by field: they have its length, and are sliced as it is."""
+
+    def __len__(self) -> int:
+        return len(next(iter(vars(self).values())))
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getitem__(self, index: Any) -> Self:
+        return replace(self, **{name: values[index] for name, values in vars(self).items()})  # type: ignore[type-var]
+
+    def __iter__(self) -> Iterator[Self]:
+        return (self[i] for i in range(len(self)))
+
+    def _repr_html_(self) -> str:
+        return numbers_html(self)
+
+
 @dataclass(frozen=True)
-class Decomposition:
+class Decomposition(Numbers):
     """Where the uncertainty of a prediction comes from. All fields have the batch shape, those of members (..., m).
 
     The entropy of every member is its `noise` plus its `doubt`. The paper's aleatoric uncertainty, the lowest of these
@@ -71,7 +130,7 @@ class Decomposition:
 
 
 @dataclass(frozen=True)
-class Uncertainty:
+class Uncertainty(Numbers):
     """Total uncertainty of a credal set and its split (section 2.3). All fields have the batch shape.
 
     total:            upper entropy of the whole hull

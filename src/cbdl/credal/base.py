@@ -17,11 +17,13 @@ import torch
 from torch import Tensor
 
 from cbdl.credal import decide as rules
+from cbdl.credal import table
 from cbdl.credal._border import Array, ArrayLike, float64, log_of_base, log_survival_of
 from cbdl.credal._optimum import Certified, Optimum
 from cbdl.credal.answers import Decomposition, Region, Uncertainty
 from cbdl.credal.batched import Batched
 from cbdl.credal.origin import Origin
+from cbdl.shown import frame
 
 if TYPE_CHECKING:
     from cbdl.credal.euclidean.mixture import DiagonalMixture
@@ -61,8 +63,6 @@ Average: TypeAlias = "Array | CredalSet | DiagonalMixture"
 
 class CredalSet(Batched):
     """The convex hull of finitely many distributions. Batch dimensions come first."""
-
-    _classes: int | None = None
 
     # --- what each kind of space supplies, as float64 tensors ------------------------------------------
 
@@ -357,6 +357,26 @@ class CredalSet(Batched):
         """
         optimum = self._distance(p, kind, order, cost)
         return optimum.out(self._border) if certificate else self._border.out(optimum.value)
+
+    # --- for people --------------------------------------------------------------------------------------
+
+    def to_frame(self, alpha: float = 0.05, method: str = "union", *, library: str | None = None) -> Any:
+        """A DataFrame with a row per set: decision, region of 1 - alpha, probabilities, uncertainties (nats), floor.
+
+        `library`: "pandas" or "polars"; None: the one that is in use, or installed. Columns: `cbdl.credal.table`.
+        """
+        return frame(table.answers(self, alpha, method), library)
+
+    def _class_bounds(self) -> dict[str, list[Any]]:
+        """Columns "lower:c" and "upper:c" of every class c; none where outcomes are no classes."""
+        return {}
+
+    def _shown_extremes(self) -> tuple[list[str], list[list[Any]]]:
+        """A header and a row per extreme of a single set, for people."""
+        return table.extremes(self)
+
+    def _repr_html_(self) -> str:
+        return table.html(self)
 
     # --- one distribution instead of many --------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from cbdl.credal._border import Array, ArrayLike, Border, extreme_weights
 from cbdl.credal.origin import Origin, Source
+from cbdl.labels import check_labels, numbers_of
 
 
 class Batched(ABC):
@@ -22,7 +23,9 @@ class Batched(ABC):
     _parameters: tuple[Tensor, ...]
     _batch: torch.Size
     _extremes: int
+    _classes: int | None = None
     _source: Source | None = None
+    _labels: tuple[str, ...] | None = None
 
     def _hold(self, border: Border, *parameters: Tensor) -> None:
         """Keep what determines the extremes, checked: float64 tensors (..., m, k) of one batch and one m."""
@@ -105,6 +108,27 @@ class Batched(ABC):
     def _batched(self, x: Tensor) -> Tensor:
         """x (B, ...) in the shape of the batch."""
         return x.reshape((*self._batch, *x.shape[1:]))
+
+    # --- names of the classes --------------------------------------------------------------------------
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """What the classes are called, where that is known."""
+        return self._labels
+
+    def with_labels(self, labels: Sequence[str] | None) -> Self:
+        """The same set with names for its classes, which questions may then use, as in P("cat")."""
+        names = None if labels is None else check_labels(labels)
+        if names is not None and len(names) != self._classes:
+            what = "outcomes that are no classes" if self._classes is None else f"{self._classes} classes"
+            raise ValueError(f"labels has {len(names)} names; this set is over {what}")
+        new = copy.copy(self)
+        new._labels = names
+        return new
+
+    def _numbered(self, event: Any) -> Any:
+        """An event with classes by number, if it is given by names and they are known."""
+        return event if self._labels is None else numbers_of(event, self._labels, "event")
 
     # --- origin ----------------------------------------------------------------------------------------
 

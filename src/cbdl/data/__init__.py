@@ -26,3 +26,7 @@ __all__ = [
     "read_idx",
     "read_svhn",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

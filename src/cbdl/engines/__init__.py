@@ -7,7 +7,7 @@ tensors.
 from cbdl.bayes.methods.protocol import Method
 
 from .auto import Auto
-from .engine import Engine
+from .engine import Engine, check_engine
 from .job import WorkerError
 from .local import Local, Task, tasks
 from .processes import Processes, crew_kept
@@ -23,8 +23,13 @@ __all__ = [
     "Ray",
     "Task",
     "WorkerError",
+    "check_engine",
     "crew_kept",
     "tasks",
     "train",
     "without_folds",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from cbdl.bayes.progress import Clock, bars
+from cbdl.bayes.progress import Clock, bars, lively
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class Lines:
 
 
 class Bars:
-    """A rich progress bar on stderr for every group."""
+    """A progress bar for every group."""
 
     def __init__(self, labels: Sequence[str]) -> None:
         self.bars = bars()
@@ -84,10 +83,10 @@ class Bars:
 
 @contextmanager
 def board(verbose: bool, labels: Sequence[str]) -> Iterator[Board]:
-    """The display that fits where stderr goes."""
+    """The display that fits where it is seen."""
     if not verbose:
         yield Silent()
-    elif sys.stderr.isatty():
+    elif lively():
         several = Bars(labels)
         with several.bars:
             yield several

@@ -86,7 +86,7 @@ def run_for(task: Task, run: Run, directory: Path | str | None, every_seconds: f
     """`run` with the label, the members' names and the checkpoint file of `task`."""
     own = replace(
         run,
-        label=f"likelihood {task.s}, {len(task.members)} members",
+        label=f"likelihood {task.s}, {len(task.members)} member{'' if len(task.members) == 1 else 's'}",
         names=tuple(map(str, task.members)),
         seed=task.seed,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,17 +17,20 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from cbdl import recipe
+from cbdl import recipe, store
 from cbdl.bayes.learned import Chains
 from cbdl.bayes.likelihoods import Likelihood
 from cbdl.bayes.methods.begun import after
 from cbdl.credal import CredalSet, Region
+from cbdl.estimators import saved
+from cbdl.estimators.networks import Architecture
 from cbdl.estimators.weights import Floats, merged
 from cbdl.evaluate.conformal import Conformity, conformity
 from cbdl.left_out import folds_for
-from cbdl.model import CBDL
+from cbdl.model import CBDL, load
 from cbdl.nets.scores import Columns
 from cbdl.prediction import averaged
+from cbdl.store import ModelError
 
 ROWS = 4096
 """Rows that are predicted at once; memory does not grow with the number of rows."""
@@ -56,6 +60,7 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
             plausible=self.plausible,
             chains=self._chains,
             sharpen=folds > 0,
+            labels=self._class_names(),
             seed=self._seed(),
             standardize=self.standardize,
             engine=self.engine,
@@ -103,6 +108,62 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
             return sets.region(alpha, plain if method is None else method)
         return self.conformity_.region(averaged(sets), alpha)
 
+    def save(self, path: str | Path) -> None:
+        """Write the estimator as a folder; `load` reads it back, and `cbdl.load` the model in it."""
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        own = {
+            "kind": type(self).__name__,
+            "settings": saved.described(self.get_params(deep=False)),
+            "features": self.n_features_in_,
+            "columns": getattr(self, "_columns", None),
+            "names": None if names is None else [str(name) for name in names],
+            "conformity": None if self.conformity_ is None else self.conformity_.to_json(),
+            **self._remembered(),
+        }
+        self.model_.save(path, extra={"estimator": own})
+
+    @classmethod
+    def load(
+        cls, path: str | Path, *, architectures: Sequence[Architecture] | None = None, device: Any = "cpu"
+    ) -> Self:
+        """The estimator in the folder `path`. `architectures` that are functions are not in it: give them again."""
+        own = store.read_manifest(path)["extra"].get("estimator")
+        if not isinstance(own, dict) or own.get("kind") != cls.__name__:
+            kind = own.get("kind") if isinstance(own, dict) else "model that no estimator saved"
+            raise ModelError(f"{path} holds a {kind}, not a {cls.__name__}")
+        try:
+            return cls._restored(path, own, architectures, device)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ModelError(f"{path} does not describe a {cls.__name__}: {error!r}") from error
+
+    @classmethod
+    def _restored(cls, path: str | Path, own: dict[str, Any], given: Any, device: Any) -> Self:
+        settings = saved.settings_of(own["settings"], given)
+        estimator = cls(**{**settings, "device": device})
+        estimator.n_features_in_ = own["features"]
+        if own["names"] is not None:
+            estimator.feature_names_in_ = np.array(own["names"], dtype=object)
+        estimator.conformity_ = saved.conformity_from_json(own["conformity"])
+        estimator._recall(own)
+        if own["columns"] is not None:
+            estimator._columns = tuple(map(tuple, own["columns"]))
+        quantiles = getattr(estimator, "_columns", None)
+        parts = [] if given is None else estimator._likelihoods(given, own["features"], quantiles)
+        nets = None if given is None else [part.net for part in parts]
+        estimator.model_ = load(path, nets, device=device)
+        estimator.priors = estimator.model_.priors if own["settings"]["priors"] else None
+        estimator.method = estimator.model_.method if own["settings"]["method"] else None
+        return estimator
+
+    @abstractmethod
+    def _remembered(self) -> dict[str, Any]:
+        """What else `fit` learned, as JSON."""
+
+    @abstractmethod
+    def _recall(self, own: dict[str, Any]) -> None:
+        """Set what `_remembered` wrote."""
+
     def _seed(self) -> int:
         """`random_state` itself if it is a number, so that CBDL with the same seed gives the same model."""
         if isinstance(self.random_state, int | np.integer):
@@ -125,6 +186,10 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
     def predict_credal(self, X: Any) -> CredalSet:
         """The credal set of every row: `.uncertainty()`, `.region(alpha)`, `.decide(rule)`, `.floor`..."""
         return self._sets(self._rows(X))
+
+    def _class_names(self) -> list[str] | None:
+        """What predictions call the classes; None where outcomes are numbers."""
+        return None
 
     @abstractmethod
     def _outcomes(self, y: NDArray[Any]) -> NDArray[Any]:

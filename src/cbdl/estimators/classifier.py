@@ -15,6 +15,7 @@ from cbdl import recipe
 from cbdl.bayes import likelihoods
 from cbdl.bayes.methods import Method
 from cbdl.bayes.priors import PriorLike
+from cbdl.estimators import saved
 from cbdl.estimators.base import Credal
 from cbdl.estimators.networks import Architecture, factories
 from cbdl.estimators.weights import Floats, class_weights, sample_weights
@@ -121,6 +122,17 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
         activation = self.activation or recipe.activation()
         nets = factories(architectures, inputs, len(self.classes_), activation, quantiles)
         return [likelihoods.Categorical(net) for net in nets]
+
+    def _class_names(self) -> list[str] | None:
+        """Names of the labels, unless they are their own numbers."""
+        plain = np.array_equal(self.classes_, np.arange(len(self.classes_)))
+        return None if plain else [str(label) for label in self.classes_.tolist()]
+
+    def _remembered(self) -> dict[str, Any]:
+        return {"classes": saved.array_to_json(self.classes_)}
+
+    def _recall(self, own: dict[str, Any]) -> None:
+        self.classes_ = saved.array_from_json(own["classes"])
 
     def predict(self, X: Any) -> NDArray[Any]:
         """(rows,): the label with the largest `predict_proba`; with `decision="maximin"` argmax_y min_k p_k(y), the

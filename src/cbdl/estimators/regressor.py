@@ -115,6 +115,12 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
             parts += [likelihoods.Normal(net, scale=noise) for net in nets]
         return parts
 
+    def _remembered(self) -> dict[str, Any]:
+        return {"shape": list(self._shape)}
+
+    def _recall(self, own: dict[str, Any]) -> None:
+        self._shape = tuple(own["shape"])
+
     def _noises(self) -> tuple[Scale, ...]:
         """The noise models, checked."""
         given = recipe.NOISES if self.noise is None else self.noise

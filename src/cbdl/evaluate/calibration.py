@@ -10,6 +10,7 @@ import numpy.typing as npt
 from cbdl.credal import ArrayLike
 from cbdl.evaluate.estimate import Estimate, Floats, estimate
 from cbdl.evaluate.predictions import Predicted, class_labels, point_probabilities, prediction_of
+from cbdl.labels import numbers_of
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,9 @@ def reliability(
     """
     if int(bins) != bins or bins < 1:
         raise ValueError(f"bins is {bins}; give a whole number of at least 1")
-    p = point_probabilities(prediction_of(prediction))
-    labels = class_labels(y, *p.shape)
+    credal = prediction_of(prediction)
+    p = point_probabilities(credal)
+    labels = class_labels(numbers_of(y, credal.labels), *p.shape)
     confidence, right = p.max(-1), (p.argmax(-1) == labels).astype(np.float64)
     edges = np.linspace(0, 1, bins + 1)
     # a bin holds its upper edge, and the first one 0

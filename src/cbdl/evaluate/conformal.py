@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cbdl.credal import Array, ArrayLike, CredalSet, Region, check_alpha
+from cbdl.shown import html_table
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,6 +82,14 @@ class Conformity:
             raise ValueError("a calibration holds counts, which are positive and finite")
         return cls(logs, counts, given["how"])
 
+    def _repr_html_(self) -> str:
+        rows = [
+            [f"{1 - a:g}", _spelled(self.needed(a)), "yes" if self.enough(a) else "no"]
+            for a in (0.2, 0.1, 0.05)
+        ]
+        title = f"Conformity of {len(self.counts)} outcomes ({self.how})"
+        return html_table(title, ["coverage", "level needed", "enough outcomes"], rows)
+
     def __repr__(self) -> str:
         levels = ", ".join(f"{1 - a:g}: {_spelled(self.needed(a))}" for a in (0.2, 0.1, 0.05))
         return f"Conformity of {len(self.counts)} outcomes ({self.how}); level needed to cover {levels}"
@@ -131,6 +140,13 @@ class Calibration:
             Comparison(name, _mean(r.measure), None if y is None else _mean(r.contains(y)))
             for name, r in regions.items()
         ]
+
+    def _repr_html_(self) -> str:
+        logs = {"credal set": self.credal_log_survival, "average": self.average_log_survival}
+        rows = [[name, f"{1 - self.alpha:g}", _spelled(log)] for name, log in logs.items()]
+        return html_table(
+            "Calibration", ["region of the", "level by itself", "level needed"], rows, [repr(self)]
+        )
 
     def __repr__(self) -> str:
         promise = f"Calibrated on {self.points} outcomes to cover {1 - self.alpha:.4g} of new ones"

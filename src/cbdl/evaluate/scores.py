@@ -20,6 +20,7 @@ from cbdl.evaluate.estimate import Estimate, Floats, estimate, mean, root_mean
 from cbdl.evaluate.predictions import Predicted, class_labels, point_probabilities, prediction_of
 from cbdl.evaluate.rejection import rejection_area
 from cbdl.evaluate.uncertainties import uncertainties
+from cbdl.labels import numbers_of
 
 
 def scores(
@@ -43,6 +44,7 @@ def scores(
     {'accuracy': 0.667, 'brier': 0.273, 'size': 2.0}
     """
     credal = prediction_of(prediction)
+    y = numbers_of(y, credal.labels)
     if isinstance(credal, CategoricalCredalSet | IntervalCredalSet):
         rows = _of_classes(credal, y)
         rejections = _rejections(credal, rows["accuracy"], draws, seed)

@@ -90,3 +90,7 @@ def lstm(inputs: int, outputs: int, hidden: int = 64, layers: int = 1) -> Net:
 
 
 __all__ = ["Net", "as_is", "lenet", "lstm", "mlp", "resnet8", "resnet20"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -51,6 +51,8 @@ class Saved:
     extra: Mapping[str, Any] = field(default_factory=dict)
     quantiles: Tensor | None = None
     """(q, features): what a missing input could be; None where inputs are no rows of numbers."""
+    labels: tuple[str, ...] | None = None
+    """What the classes are called; None: numbers."""
 
 
 # --- writing ------------------------------------------------------------------------------------------------
@@ -99,6 +101,7 @@ def _described(saved: Saved) -> tuple[dict[str, Any], dict[str, Tensors]]:
             }
             for s, part in sorted(learned.parts.items())
         ],
+        "labels": None if saved.labels is None else list(saved.labels),
         "extra": dict(saved.extra),
     }
     files = {file_of(s): _tensors(part) for s, part in learned.parts.items()}
@@ -188,6 +191,7 @@ def _built(
         learned,
         manifest["extra"],
         _quantiles(shared, manifest["row"]),
+        tuple(manifest["labels"]) if manifest.get("labels") else None,
     )
 
 
@@ -293,6 +297,11 @@ class _Reader:
             raise ModelError(
                 f"likelihood {s}: the network has {needed} parameters per member, the file holds {there} numbers"
             )
+        if len(self.row) == 1 and self.row[0] <= needed:
+            # No more than the file holds: real numbers will do. The first layer without them would import torch's
+            # compiler, which takes as long as torch itself.
+            with torch.random.fork_rng(devices=[]):
+                network, x = net(), torch.zeros(x.shape, dtype=x.dtype)
         try:
             numbers = activations(network, x)
         except Exception as error:

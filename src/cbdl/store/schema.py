@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-FORMAT = 4
+FORMAT = 5
 """The number of this layout; it grows when an older cbdl could no longer read what is written."""
-SINCE = {"plausible": 3, "chains": 3, "sharpen": 4, "sharpness": 4}
+SINCE = {"plausible": 3, "chains": 3, "sharpen": 4, "sharpness": 4, "labels": 5}
 """Entries that older formats which are still read do not have, and the format that brought them."""
 OLDEST = 2
 MOST = 10_000
@@ -78,6 +78,7 @@ ENTRIES: dict[str, tuple[Test, str]] = {
     "chains": (lambda v: v in ("averaged", "extremes"), '"averaged" or "extremes"'),
     "sharpen": (lambda v: isinstance(v, bool), "true or false"),
     "sharpness": (_sharpness, "a list of [prior, likelihood, power]"),
+    "labels": (lambda v: v is None or (_words(v) and v and len(set(v)) == len(v)), "null or different words"),
     "seed": (lambda v: whole(v, -(1 << 63)), "a whole number"),
     "standardize": (lambda v: isinstance(v, bool), "true or false"),
     "trainable": (lambda v: v is None or _words(v), "null or a list of patterns"),

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from cbdl.report.page import Block
+
 
 @dataclass(frozen=True)
 class Part:
@@ -23,6 +25,8 @@ class Part:
     caption: str = ""
     draw: Callable[[Any], None] | None = field(default=None, repr=False)
     """Draws the figure of this part on a matplotlib Figure; None: it has none."""
+    details: tuple[Block, ...] = field(default=(), repr=False)
+    """What only the report shows: who was trained, diagnostics, the most uncertain inputs."""
 
 
 def cell(value: float | None, digits: int) -> str:

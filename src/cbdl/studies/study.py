@@ -6,6 +6,7 @@ Every module of `cbdl.studies` that is listed in `NAMES` has a `STUDY`. The comm
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -84,8 +85,18 @@ def run(
         parts.append(part)
         show(part)
     if folder is not None:
-        note(f"\nReport: {report.write(folder, study.summary, parts, note)}")
+        settings = {"study": study.name, "profile": profile, "seed": seed}
+        page = report.write(
+            folder, study.summary, parts, note, _command(study, profile, folder, seed, only), settings
+        )
+        note(f"\nReport: {page}")
     return {part.name: part.numbers for part in parts}
+
+
+def _command(study: Study, profile: Profile, folder: Path, seed: int, only: Sequence[str]) -> str:
+    """What to type for the same report."""
+    some = f" --only {','.join(only)}" if only else ""
+    return f"cbdl study {study.name} --profile {profile} --seed {seed}{some} --out {shlex.quote(folder.name)}"
 
 
 def _check_choices(study: Study, only: Sequence[str]) -> None:

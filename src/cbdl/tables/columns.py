@@ -72,37 +72,57 @@ def check_names(table: Chunk, target: str, wishes: Wishes) -> list[str]:
     ):
         for name in names:
             if name not in table:
-                raise UsageError(f"{option}: the table has no column {name!r}; it has {', '.join(table)}")
+                raise UsageError(
+                    f"{option}: the table has no column {name!r}; it has {', '.join(table)}{_other_sign(table)}"
+                )
     if target in wishes.drop:
         raise UsageError(f"--drop {target}: that is the target; a model cannot do without it")
     left = [n for n in table if n != target and n not in wishes.drop]
     if not left:
-        hint = "; if values are set apart by another sign, say --delimiter" if len(table) == 1 else ""
-        raise UsageError(f"no column is left to learn from{hint}")
+        raise UsageError(f"no column is left to learn from{_other_sign(table)}")
     return left
+
+
+def _other_sign(table: Chunk) -> str:
+    return "; if values are set apart by another sign, say --delimiter" if len(table) == 1 else ""
 
 
 def learn(table: Chunk, names: Sequence[str], rows: Rows, wishes: Wishes) -> Meaning:
     """What each of the columns `names` means, from the `rows` of the table that are trained on."""
     _check_missing(table, names, wishes)
-    columns, notes = [], []
+    columns, constant, problems = [], [], []
     formats = wishes.date_formats()
     for name in names:
         own = table[name].take(pa.array(rows))
-        column = _learn(name, own, rows, wishes, formats)
+        try:
+            column = _learn(name, own, rows, wishes, formats)
+        except TableError as problem:  # all that is wrong is told at once
+            problems.append(str(problem))
+            continue
         if column is None:
-            notes.append(name)
+            constant.append(name)
         else:
             columns.append(column)
-    told = []
-    if notes:
-        word = "column has" if len(notes) == 1 else "columns have"
-        told.append(
-            f"{len(notes)} {word} one value in all training rows and teach nothing; left out: {named(notes)}"
+    if problems:
+        raise TableError(_together(problems))
+    notes = []
+    if constant:
+        words = ("column has", "teaches") if len(constant) == 1 else ("columns have", "teach")
+        notes.append(
+            f"{len(constant)} {words[0]} one value in all training rows and {words[1]} nothing; "
+            f"left out: {named(constant)}"
         )
     if not columns:
         raise TableError("every column has one value in all training rows; there is nothing to learn from")
-    return Meaning(tuple(columns), tuple(told))
+    return Meaning(tuple(columns), tuple(notes))
+
+
+def _together(problems: list[str], most: int = 8) -> str:
+    """One problem as it is, several one below the other."""
+    if len(problems) == 1:
+        return problems[0]
+    rest = [f"and {len(problems) - most} more"] if len(problems) > most else []
+    return "\n".join([f"{len(problems)} columns cannot be used as they are:", *problems[:most], *rest])
 
 
 def learn_columns(table: Mapping[str, Any], names: Sequence[str], impute: bool) -> tuple[Column, ...]:
@@ -146,7 +166,7 @@ def _check_missing(table: Chunk, names: Sequence[str], wishes: Wishes) -> None:
     some = {name: at for name, at in gone.items() if len(at)}
     if some and not wishes.impute:
         each = "; ".join(
-            f"column {name!r} has {many(len(at), 'missing value')} (row {_first(at)})"
+            f"column {name!r} has {many(len(at), 'missing value')} ({_first(at)})"
             for name, at in some.items()
         )
         raise TableError(
@@ -156,7 +176,8 @@ def _check_missing(table: Chunk, names: Sequence[str], wishes: Wishes) -> None:
 
 
 def _first(at: Rows) -> str:
-    return ", ".join(str(i + 1) for i in at[:3].tolist()) + (", ..." if len(at) > 3 else "")
+    numbers = ", ".join(str(i + 1) for i in at[:3].tolist()) + (", ..." if len(at) > 3 else "")
+    return f"{'row' if len(at) == 1 else 'rows'} {numbers}"
 
 
 def _learn(name: str, cell: Any, rows: Rows, wishes: Wishes, formats: dict[str, str]) -> Column | None:

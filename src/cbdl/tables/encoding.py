@@ -151,7 +151,10 @@ def _not_readable(column: Column, cell: Any, at: int, first_row: int) -> TableEr
         sign = {",": "a decimal comma", ".": "a decimal point"}[column.spelling.decimal]
         unit = f" and {column.spelling.unit}" if column.spelling.unit else ""
         what += f" with {sign}{unit}, as the model was trained with"
-    return TableError(f"column {column.name!r}, row {first_row + at}: {value!r} is not {what}")
+    return TableError(
+        f"column {column.name!r}, row {first_row + at}: {value!r} is not {what}; correct it, or leave it empty "
+        "if it is not known"
+    )
 
 
 def features(columns: Sequence[Column]) -> list[slice]:

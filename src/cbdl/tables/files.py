@@ -86,6 +86,32 @@ def read(path: str | Path, dialect: Dialect | None = None) -> Chunk:
     return _columns(pa.concat_tables(parts))
 
 
+def sample(
+    path: str | Path,
+    most: int,
+    seed: int = 0,
+    *,
+    dialect: Dialect | None = None,
+    only: Collection[str] | None = None,
+) -> tuple[Chunk, npt.NDArray[np.int64], int]:
+    """At most so many rows of the table, chosen at random and in its order; where they stand, from 0; and how many
+    rows it has. Never the whole file in memory: of all rows those with the smallest of random numbers stay."""
+    source = np.random.default_rng(seed)
+    kept: Any = None
+    key, place = np.empty(0), np.empty(0, dtype=np.int64)
+    total = 0
+    for chunk in chunks(path, dialect=dialect, only=only):
+        own = pa.table(chunk)
+        key = np.concatenate([key, source.random(own.num_rows)])
+        place = np.concatenate([place, np.arange(total, total + own.num_rows)])
+        kept = own if kept is None else pa.concat_tables([kept, own])
+        total += own.num_rows
+        if len(key) > most:
+            best = np.sort(np.argpartition(key, most - 1)[:most])
+            key, place, kept = key[best], place[best], kept.take(pa.array(best))
+    return _columns(kept), place, total
+
+
 def names(path: str | Path, dialect: Dialect | None = None) -> list[str]:
     """The names of the columns."""
     path = Path(path)

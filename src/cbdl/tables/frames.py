@@ -64,4 +64,6 @@ def load(
     extra = read_manifest(path)["extra"]
     if isinstance(extra, dict) and "columns" in extra and "task" in extra:
         loaded.encoder = TableInputs(from_json(extra["columns"]))
+        if extra["task"] == "classification":
+            loaded.labels = tuple(extra["classes"])
     return loaded

@@ -7,7 +7,7 @@ In CSV the classes of a set are joined by "|", of which one that belongs to a na
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
@@ -20,6 +20,7 @@ from cbdl.tables.answers import Answers
 from cbdl.tables.errors import UsageError
 from cbdl.tables.files import Floats
 
+Rounding = Callable[[Floats], Floats]
 Kind = Literal["csv", "jsonl", "parquet"]
 KINDS: dict[str, Kind] = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet", ".pq": "parquet"}
 ENDS = ("decision", "lower", "upper", "set")
@@ -69,17 +70,20 @@ def rounded(answers: Answers, digits: int | None, decimals: int | None) -> Answe
     if "lower" in own and digits is None:
         step = _steps(own["lower"], own["upper"], decimals)
         middle = _on_grid(_floats(own["decision"]), step, np.round)
-        ends = {**_outwards(own, step), "decision": _as_arrow(middle)}
+        ends = {
+            **_outwards(own, lambda x, rows, how: _on_grid(x, step[rows], how)),
+            "decision": _as_arrow(middle),
+        }
     for name, column in own.items():
         if pa.types.is_floating(column.type) and (digits is not None or name not in ENDS):
             own[name] = _as_arrow(significant(_floats(column), digits or DIGITS))
     own |= ends
     if "lower" in own and digits is not None:
-        own["set"] = _pairs(own["set"], lambda ends, rows: significant(ends, digits))
+        own |= _outwards(answers.columns, lambda x, rows, how: significant(x, digits, how))
     return Answers(own, answers.unknown, answers.missing, answers.sampled, answers.abstained)
 
 
-def significant(x: Floats, digits: int) -> Floats:
+def significant(x: Floats, digits: int, how: Rounding = np.round) -> Floats:
     """x with so many digits that count.
 
     >>> significant(np.array([1234.567, 0.00123456, 0.0]), 3)
@@ -87,10 +91,10 @@ def significant(x: Floats, digits: int) -> Floats:
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         size = np.where((x == 0) | ~np.isfinite(x), 0.0, np.floor(np.log10(np.abs(x))))
-        return _on_grid(x, digits - 1 - size, np.round)
+        return _on_grid(x, digits - 1 - size, how)
 
 
-def _on_grid(x: Floats, decimals: Floats, how: Callable[[Floats], Floats]) -> Floats:
+def _on_grid(x: Floats, decimals: Floats, how: Rounding) -> Floats:
     """x rounded to so many decimals, which may be negative; by whole powers of ten, which have no error themselves."""
     up, down = 10.0 ** np.clip(decimals, 0, 300), 10.0 ** np.clip(-decimals, 0, 300)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -106,16 +110,16 @@ def _steps(lower: Any, upper: Any, decimals: int | None) -> Floats:
     return np.minimum(steps, 15.0 if decimals is None else float(decimals))
 
 
-def _outwards(own: dict[str, Any], step: Floats) -> dict[str, Any]:
-    """lower, upper and the intervals of the set, none of them smaller than before."""
+def _outwards(own: Mapping[str, Any], to_grid: Callable[[Floats, Any, Rounding], Floats]) -> dict[str, Any]:
+    """lower, upper and the intervals of the set, none of them smaller than before: `to_grid(x, rows, how)`."""
 
     def wider(ends: Floats, rows: Any) -> Floats:
-        low = _on_grid(ends[:, 0], step[rows], np.floor)
-        return np.stack([low, _on_grid(ends[:, 1], step[rows], np.ceil)], axis=1)
+        return np.stack([to_grid(ends[:, 0], rows, np.floor), to_grid(ends[:, 1], rows, np.ceil)], axis=1)
 
+    every = slice(None)
     return {
-        "lower": _as_arrow(_on_grid(_floats(own["lower"]), step, np.floor)),
-        "upper": _as_arrow(_on_grid(_floats(own["upper"]), step, np.ceil)),
+        "lower": _as_arrow(to_grid(_floats(own["lower"]), every, np.floor)),
+        "upper": _as_arrow(to_grid(_floats(own["upper"]), every, np.ceil)),
         "set": _pairs(own["set"], wider),
     }
 

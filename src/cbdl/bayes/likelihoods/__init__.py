@@ -25,3 +25,7 @@ __all__ = [
     "agree",
     "check_scale",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

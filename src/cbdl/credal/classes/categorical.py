@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -33,6 +34,8 @@ from cbdl.credal.entropy import (
     entropy_bounds,
     upper_entropy,
 )
+from cbdl.credal.table import bounds_by_class
+from cbdl.labels import numbers_of
 
 _CACHE = 1 << 21
 """Bytes of probabilities whose entropies are taken at a time."""
@@ -98,7 +101,7 @@ class CategoricalCredalSet(CredalSet):
         return 1e-6 if self._single else double
 
     def _probabilities(self, event: Any) -> Tensor:
-        mask = class_event(event, self.num_classes, self._batch, self._P.device)
+        mask = class_event(self._numbered(event), self.num_classes, self._batch, self._P.device)
         # A sum of probabilities may end an ulp above 1.
         return (self._P @ mask.to(self._P).unsqueeze(-1)).squeeze(-1).clamp(0, 1)
 
@@ -184,7 +187,7 @@ class CategoricalCredalSet(CredalSet):
         `method`: "union" of the credible sets of the extremes, "lower-density", or "minimal" (the fewest
         classes). `slack` accepts a level that much lower. Paper: definition "ihdr-def", "ihdr_class".
         """
-        return regions.region(
+        region = regions.region(
             self._P,
             alpha,
             method,
@@ -192,9 +195,10 @@ class CategoricalCredalSet(CredalSet):
             slack=slack,
             tolerance=self._tolerance(regions.ROUNDING),
         )
+        return replace(region, labels=self.labels)
 
     def _log_survival(self, y: ArrayLike) -> Tensor:
-        labels, several = regions.labels_of(y, self.num_classes, self._batch)
+        labels, several = regions.labels_of(numbers_of(y, self.labels), self.num_classes, self._batch)
         logs = regions.log_survival(self._P).gather(-1, labels.to(self._device))
         return logs if several else logs.squeeze(-1)
 
@@ -202,7 +206,11 @@ class CategoricalCredalSet(CredalSet):
         # The sums of probabilities that are compared are equal where they differ by rounding only.
         least = log_survival - self._tolerance(regions.ROUNDING)
         mask = regions.log_survival(self._P) >= least.unsqueeze(-1)
-        return regions.region_from_mask(self._P, mask, self._border)
+        return replace(regions.region_from_mask(self._P, mask, self._border), labels=self.labels)
+
+    def _class_bounds(self) -> dict[str, list[Any]]:
+        """Columns "lower:c" and "upper:c" of every class c."""
+        return bounds_by_class(self.lower_probabilities(), self.upper_probabilities(), self.labels)
 
     def _safest(self, rule: str, single: bool, seed: int) -> Tensor:
         mask = self._actions(rule)

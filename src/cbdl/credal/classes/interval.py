@@ -6,6 +6,7 @@ are enough: closed forms for everything but the lower entropy and the Wasserstei
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal, Self, overload
 
 import torch
@@ -36,6 +37,8 @@ from cbdl.credal.classes.categorical import CategoricalCredalSet
 from cbdl.credal.classes.events import class_event, class_gamble
 from cbdl.credal.classes.regions import ClassRegion
 from cbdl.credal.entropy import entropy, entropy_bounds
+from cbdl.credal.table import bounds_by_class
+from cbdl.labels import numbers_of
 
 
 class IntervalCredalSet(CredalSet):
@@ -80,11 +83,11 @@ class IntervalCredalSet(CredalSet):
         """
         if not isinstance(credal, CategoricalCredalSet):
             raise ValueError(f"credal is a {type(credal).__name__}; give a CategoricalCredalSet")
-        return cls(credal.lower_probabilities(), credal.upper_probabilities())
+        return cls(credal.lower_probabilities(), credal.upper_probabilities()).with_labels(credal.labels)
 
     def hull(self) -> CategoricalCredalSet:
         """The same set by its extremes, for at most 12 classes; sets of a batch with fewer repeat their first."""
-        return CategoricalCredalSet(self._border.out(self._vertices()))
+        return CategoricalCredalSet(self._border.out(self._vertices())).with_labels(self.labels)
 
     # --- parameters ------------------------------------------------------------------------------------
 
@@ -147,7 +150,7 @@ class IntervalCredalSet(CredalSet):
     # --- envelopes -------------------------------------------------------------------------------------
 
     def _probabilities(self, event: Any) -> Tensor:
-        mask = class_event(event, self.num_classes, self._batch, self._device)
+        mask = class_event(self._numbered(event), self.num_classes, self._batch, self._device)
         return torch.stack(box.event_bounds(self._l, self._u, mask.expand_as(self._l)), -1)
 
     def _expectations(self, gamble: Gamble) -> Tensor:
@@ -250,7 +253,20 @@ class IntervalCredalSet(CredalSet):
     def _region(self, mask: Tensor, proven: bool = False) -> ClassRegion:
         lower, upper = box.event_bounds(self._l, self._u, mask)
         gap = torch.zeros_like(mask[..., 0], dtype=torch.int64) if proven else None
-        return regions.region_of(mask, lower, upper, self._border, gap)
+        return replace(regions.region_of(mask, lower, upper, self._border, gap), labels=self.labels)
+
+    def _class_bounds(self) -> dict[str, list[Any]]:
+        """Columns "lower:c" and "upper:c" of every class c."""
+        return bounds_by_class(self.lower, self.upper, self.labels)
+
+    def _shown_extremes(self) -> tuple[list[str], list[list[Any]]]:
+        """The bounds, which stand for the extremes that nobody lists."""
+        names = [str(name) for name in self.labels or range(self.num_classes)]
+        rows = (
+            [name, float(low), float(high)]
+            for name, low, high in zip(names, self.lower, self.upper, strict=True)
+        )
+        return ["class", "lower", "upper"], list(rows)
 
     def _survival(self) -> Tensor:
         """(..., J)"""
@@ -262,7 +278,7 @@ class IntervalCredalSet(CredalSet):
         return self._batched(logs)
 
     def _log_survival(self, y: ArrayLike) -> Tensor:
-        labels, several = regions.labels_of(y, self.num_classes, self._batch)
+        labels, several = regions.labels_of(numbers_of(y, self.labels), self.num_classes, self._batch)
         logs = self._survival().gather(-1, labels.to(self._device))
         return logs if several else logs.squeeze(-1)
 

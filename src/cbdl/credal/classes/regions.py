@@ -15,8 +15,9 @@ Only "minimal" is never larger than the other two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,6 +27,8 @@ from cbdl.credal._batch import in_chunks
 from cbdl.credal._border import Array, ArrayLike, Border, check_alpha, first, float64
 from cbdl.credal.answers import Region
 from cbdl.credal.classes.cover import smallest_cover
+from cbdl.credal.table import listed, region_columns
+from cbdl.labels import numbers_of
 
 ROUNDING = 1e-12
 """A level that misses 1 - alpha by less is reached: 0.6 + 0.2 + 0.1 is 0.9. Use 1e-6 for float32 inputs."""
@@ -39,7 +42,7 @@ _SORTED = 1 << 22
 """Bytes of probabilities that are sorted at a time: the processor's cache."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ClassRegion(Region):
     """A set of classes, in the user's kind of array.
 
@@ -60,12 +63,22 @@ class ClassRegion(Region):
     gap: Array
     _mask: Tensor = field(repr=False, compare=False)
     _border: Border = field(repr=False, compare=False)
+    labels: tuple[str, ...] | None = field(default=None, repr=False)
 
     def contains(self, y: ArrayLike) -> Array:
-        """Whether the labels `y` belong: (...,) one label per set, or (..., n) several labels per set."""
-        labels, several = labels_of(y, self._mask.shape[-1], self._mask.shape[:-1])
+        """Whether the labels `y` belong, by number or by name: (...,) one per set, or (..., n) several per set."""
+        numbers = numbers_of(y, self.labels)
+        labels, several = labels_of(numbers, self._mask.shape[-1], self._mask.shape[:-1])
         inside = self._mask.gather(-1, labels.to(self._mask.device))
         return self._border.out(inside if several else inside.squeeze(-1))
+
+    def columns(self) -> dict[str, list[Any]]:
+        """ "set", the classes by name or number, and what all regions have."""
+        batch = tuple(self._mask.shape[:-1])
+        names: Sequence[Any] = self.labels or range(self._mask.shape[-1])
+        inside = listed(self.mask, batch)
+        sets = [[name for name, own in zip(names, row, strict=True) if own] for row in inside]
+        return {"set": sets, **region_columns(self, batch)}
 
     def hull(self) -> tuple[Array, Array]:
         """(...,) twice: the first and the last class of the region, where the order of classes means something."""
@@ -251,17 +264,21 @@ def _union(P: Tensor, target: float, tolerance: float) -> tuple[Tensor, Tensor]:
     """The classes that belong to the credible set of some extreme."""
     m, J = P.shape[-2:]
 
-    def part(p: Tensor) -> tuple[Tensor]:
+    def part(p: Tensor) -> Tensor:
         if p.device.type != "cpu" or J < _MANY:
-            return (_ordered_set(p, target).any(-2),)
+            return _ordered_set(p, target).any(-2)
         least, tied = _least(p, target)
         mask = (p - least).amax(-2) >= 0
         rows = tied.any(-1)
         if rows.any():
             mask[rows] = _credible_set(p[rows], target).any(-2)
-        return (mask,)
+        return mask
 
-    (mask,) = in_chunks(part, P, per_set=8 * m * J, memory=_SORTED)
+    # Into one tensor: small ones that stay between large ones that go would keep much memory from being used again.
+    mask = torch.empty(len(P), J, dtype=torch.bool, device=P.device)
+    step = max(1, _SORTED // (8 * m * J))
+    for i in range(0, len(P), step):
+        mask[i : i + step] = part(P[i : i + step])
     return mask, unproven(P)
 
 

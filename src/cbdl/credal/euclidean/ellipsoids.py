@@ -83,9 +83,8 @@ def volume(
     inside: Inside | None,
     samples: int,
     seed: int,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """log of the volume of the region within a union of ellipsoids, the volume and its standard error, (b,)
-    each.
+) -> tuple[Tensor, Tensor]:
+    """log of the volume of the region within a union of ellipsoids, and log of its standard error, (b,) each.
 
     Nodes are uniform in each of the covering ellipsoids centre, spread (b, p, d), reach (b, p); a node
     counts 1 / (number of covering ellipsoids that hold it), so that overlaps are right (Karp and Luby).
@@ -105,9 +104,7 @@ def volume(
     means = (parts[..., None] * replicate_means(share, 1)).sum(1)
     # Nodes that never leave, or never meet, the region: an event as rare as one node in all may still exist.
     error = torch.maximum(standard_error(means), parts.sum(-1) / u.shape[0])
-    total = means.mean(-1)
-    log_total = total.log() + top[:, 0]
-    return log_total, log_total.exp(), error * top[:, 0].exp()
+    return means.mean(-1).log() + top[:, 0], error.log() + top[:, 0]
 
 
 def _others(nodes: tuple[Tensor, ...], centre: Tensor, spread: Tensor, wide: Tensor, reach: Tensor) -> Tensor:
@@ -141,7 +138,7 @@ def _others(nodes: tuple[Tensor, ...], centre: Tensor, spread: Tensor, wide: Ten
 
 def intersection_volume(
     loc: Tensor, scale: Tensor, reach: Tensor, samples: int, seed: int
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:
     """The same for the intersection of {Q_k <= reach_k}, reach (b, k), which holds the maximin point of the
     densities.
 
@@ -164,5 +161,4 @@ def intersection_volume(
     top = each.amax(-1, keepdim=True)
     means = replicate_means((each - top).exp(), 1)
     log_unit = log_volume(best.spread, torch.ones_like(best.gap)) + top[:, 0]
-    log_total = log_unit + means.mean(-1).log()
-    return log_total, log_total.exp(), standard_error(means) * log_unit.exp()
+    return log_unit + means.mean(-1).log(), log_unit + standard_error(means).log()

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cbdl.credal._border import Array, ArrayLike, Border, border_of, check_finite, first, float64
+from cbdl.credal._border import Array, ArrayLike, Border, border_of, broadcast, check_finite, first, float64
 from cbdl.credal.answers import Region
 from cbdl.credal.base import Gamble
 from cbdl.credal.euclidean import diagonal
@@ -36,14 +36,7 @@ class Box:
 
     def _bounds(self, d: int | None) -> tuple[Tensor, Tensor]:
         lower, upper = float64(self.lower, "lower"), float64(self.upper, "upper")
-        try:
-            shape = np.broadcast_shapes(lower.shape, upper.shape)
-        except ValueError:
-            raise ValueError(
-                f"lower and upper have shapes {tuple(lower.shape)} and {tuple(upper.shape)}; "
-                "give both as (..., d)"
-            ) from None
-        lower, upper = lower.expand(shape), upper.expand(shape)
+        lower, upper = broadcast("both as (..., d)", lower=lower, upper=upper)
         if lower.ndim == 0 or (d is not None and lower.shape[-1] not in (d, 1)):
             raise ValueError(
                 f"the box has bounds of shape {tuple(lower.shape)}; the space needs (..., {d or 'd'})"

@@ -18,6 +18,9 @@ from cbdl.credal.euclidean.montecarlo import normal_nodes, own_distances
 ROUNDING = 1e-12
 """The node that a level comes from lies in the region, whatever the order of a sum."""
 
+DOUBT = 3.0
+"""Standard errors of its simulated volume by which a level set must be smaller than what is known better."""
+
 
 def peak(scale: Tensor) -> Tensor:
     """(...,): log of the density at the mode."""
@@ -37,20 +40,20 @@ def facts(
     alpha: float | Tensor,
     radius: float | Tensor,
     cover: tuple[Tensor, Tensor],
-    size: tuple[Tensor, ...],
+    log_size: tuple[Tensor, Tensor],
 ) -> tuple[Tensor, ...]:
-    """The six common fields, exact where all extremes are one."""
+    """The six common fields, exact where all extremes are one; `log_size`: logs of the volume and of its error."""
     probability, error = cover
     lower, low = probability.min(-1)
     upper, high = probability.max(-1)
     spread = torch.maximum(error.gather(1, low[:, None]), error.gather(1, high[:, None]))[:, 0]
-    log_measure, measure, measure_error = size
+    log_measure, log_error = log_size
     exact = ellipsoids.log_volume(scale[:, 0], torch.zeros_like(lower) + radius)
     log_measure = torch.where(same, exact, log_measure)
     return (
-        torch.where(same, exact.exp(), measure),
+        log_measure.exp(),
         log_measure,
-        torch.where(same, 0.0, measure_error),
+        torch.where(same, 0.0, log_error.exp()),
         torch.where(same, 1 - alpha, lower),
         torch.where(same, 1 - alpha, upper),
         torch.where(same, 0.0, spread),
@@ -65,16 +68,14 @@ def union(
     alpha, radius = (x + torch.zeros_like(loc[:, 0, 0]) for x in (alpha, radius))
     cover = ellipsoids.union_coverage(loc, scale, radius, alpha, samples, 2 * seed + 1)
     reach = radius[:, None].expand(loc.shape[:2])
-    log_measure, measure, error = ellipsoids.volume(
-        loc, scale, loc, scale, reach, None, samples, 2 * seed + 1
-    )
+    log_measure, log_error = ellipsoids.volume(loc, scale, loc, scale, reach, None, samples, 2 * seed + 1)
     # Ellipsoids whose boxes are apart in some coordinate are disjoint: the sum of the volumes is exact.
     wide = radius.sqrt()[:, None, None, None] * (scale[:, :, None] + scale[:, None])
     apart = (loc[:, :, None] - loc[:, None]).abs() > wide
     alone = torch.eye(loc.shape[1], dtype=torch.bool, device=loc.device)
     disjoint = (apart.any(-1) | alone).all(-1).all(-1)
-    error = torch.where(disjoint, 0.0, error)
-    return facts(same, scale, alpha, radius, cover, (log_measure, measure, error))
+    log_error = torch.where(disjoint, -math.inf, log_error)
+    return facts(same, scale, alpha, radius, cover, (log_measure, log_error))
 
 
 def _safe(alpha: float, draws: int) -> float:
@@ -124,12 +125,17 @@ def lower_density(
 def minimal(
     loc: Tensor, scale: Tensor, alpha: float, radius: float, samples: int, seed: int
 ) -> tuple[Tensor, ...]:
-    """The six common fields of the smallest of three regions; log lambda, the gap, which it is, and log c."""
-    *fields, log_lambda, gap = _level_set(loc, scale, alpha, radius, samples, seed)
+    """The six common fields of the smallest of three regions; log lambda, the gap, which it is, and log c.
+
+    The volume of the level set is the one that simulation may miss, and where few nodes or none meet it the estimate is
+    0. So it competes with `DOUBT` standard errors more than was estimated.
+    """
+    *fields, log_lambda, gap, log_error = _level_set(loc, scale, alpha, radius, samples, seed)
     bound = (fields[0] - gap).clamp(min=0)  # a volume is not negative, whatever simulation says
     *other, log_level = lower_density(loc, scale, alpha, radius, samples, seed)
     candidates = (fields, union(loc, scale, alpha, radius, samples, seed), other)
-    log_measures = torch.stack([candidate[1] for candidate in candidates])
+    surely = torch.logaddexp(fields[1], log_error + math.log(DOUBT))
+    log_measures = torch.stack([surely, *(candidate[1] for candidate in candidates[1:])])
     valid = torch.stack([candidate[3] for candidate in candidates]) >= 1 - alpha - ROUNDING
     shape = torch.where(valid, log_measures, torch.inf).argmin(0)
     best = [torch.stack(one).gather(0, shape[None])[0] for one in zip(*candidates, strict=True)]
@@ -139,7 +145,7 @@ def minimal(
 def _level_set(
     loc: Tensor, scale: Tensor, alpha: float, radius: float, samples: int, seed: int
 ) -> tuple[Tensor, ...]:
-    """The six common fields of {sum_j lambda_j p_j >= 1}, log lambda and the gap.
+    """The six common fields of {sum_j lambda_j p_j >= 1}, log lambda, the gap and log of the volume's error.
 
     lambda_j = nu_j / c_j, c_j the level of P_j's own highest density region; then 0 <= nu_j <= 1 at the optimum.
     """
@@ -166,7 +172,8 @@ def _level_set(
     fields = facts(same, scale, alpha, radius, cover, size)
     excess = nu * (cover[0] - (1 - alpha))
     gap = torch.where(excess == 0, 0.0, excess.sign() * (excess.abs().log() - own_level).exp()).sum(-1)
-    return (*fields, log_nu - own_level, torch.where(same, 0.0, gap.clamp(min=0)))
+    log_error = torch.where(same, -math.inf, size[1])
+    return (*fields, log_nu - own_level, torch.where(same, 0.0, gap.clamp(min=0)), log_error)
 
 
 def _multipliers(heights: Tensor, alpha: float, sweeps: int = 60) -> Tensor:

@@ -16,7 +16,9 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,11 +37,15 @@ from cbdl.credal.answers import Region
 from cbdl.credal.euclidean import diagonal, levels
 from cbdl.credal.euclidean.survival import squared_radius
 from cbdl.credal.solvers.roots import last_nonnegative
+from cbdl.credal.table import listed, region_columns
 
 METHODS = ("union", "box", "lower-density", "minimal")
 
+_CHUNK = 1 << 26
+"""Bytes of the nodes that are worked on at a time: of twice as many too few stay in the processor's caches."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class EuclideanRegion(Region):
     """What every region knows of itself; all fields but the shape's own have the batch shape.
 
@@ -62,6 +68,15 @@ class EuclideanRegion(Region):
         """(...,): whether y (..., d), broadcast against the batch, lies in the region; exact."""
         point = self._point(y)
         return border_of(y, self.measure).out(self._inside(point))
+
+    def columns(self) -> dict[str, list[Any]]:
+        """ "lower" and "upper", the corners of the smallest box where it is known, and what all regions have."""
+        batch = tuple(np.shape(self.measure))
+        try:
+            lower, upper = self.hull()
+        except ValueError:
+            return region_columns(self, batch)
+        return {"lower": listed(lower, batch), "upper": listed(upper, batch), **region_columns(self, batch)}
 
     def hull(self) -> tuple[Array, Array]:
         """(..., d) twice: the smallest box around the region; known for "box" and for "union"."""
@@ -86,7 +101,7 @@ class EuclideanRegion(Region):
         """(...,): whether y (..., d) lies in the region."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Ellipsoids(EuclideanRegion):
     """The union of {y : sum_i ((y_i - loc_ji) / scale_ji)^2 <= radius}; loc, scale (..., m, d).
 
@@ -112,7 +127,7 @@ class Ellipsoids(EuclideanRegion):
         return out((loc - reach).amin(-2)), out((loc + reach).amax(-2))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BoxRegion(EuclideanRegion):
     """{y : lower <= y <= upper}, bounds (..., d), with the multiple t (...,) of the scales that gives the
     level.
@@ -134,7 +149,7 @@ class BoxRegion(EuclideanRegion):
         return self.lower, self.upper
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LowerDensityRegion(EuclideanRegion):
     """{y : min_j log p_j(y) >= log_level}; log_level (...,), loc, scale (..., m, d)."""
 
@@ -155,7 +170,7 @@ SHAPES = ("level-set", "union", "lower-density")
 """What a minimal region may be, in the order of its field `shape`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MinimalRegion(EuclideanRegion):
     """The smallest of three regions that all cover 1 - alpha, of which `shape` (...,) says which it is.
 
@@ -220,7 +235,9 @@ def euclidean_region(
         return BoxRegion(*map(out, pieces))
     solve = {"union": levels.union, "lower-density": levels.lower_density, "minimal": levels.minimal}[method]
     per_set = 8 * m * m * max(samples, 16) * 8
-    pieces = in_chunks(lambda a, s: solve(a, s, alpha, radius, samples, seed), *flat, per_set=per_set)
+    pieces = in_chunks(
+        lambda a, s: solve(a, s, alpha, radius, samples, seed), *flat, per_set=per_set, memory=_CHUNK
+    )
     a, b, c, lower, upper, error = (out(x) for x in pieces[:6])
     rest = [out(x) for x in pieces[6:]]
     shape = border.out(loc), border.out(scale)
@@ -244,6 +261,7 @@ def union_at(
         *flat,
         torch.where(whole, 1.0, radius),
         per_set=8 * m * m * max(samples, 16) * 8,
+        memory=_CHUNK,
     )
     everything = (math.inf, math.inf, 0.0, 1.0, 1.0, 0.0)  # the fields of a region that is the whole space
     fields = (torch.where(whole, value, x) for value, x in zip(everything, pieces, strict=True))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any, Literal, overload
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +16,7 @@ from cbdl.credal._border import (
     Array,
     ArrayLike,
     border_of,
+    broadcast,
     check_finite,
     check_positive,
     float64,
@@ -65,14 +65,7 @@ class DiagonalNormalCredalSet(CredalSet):
         mu, s = float64(loc, "loc"), float64(scale, "scale")
         check_finite(mu, "loc")
         check_positive(s, "scale", "give standard deviations, not log-scales or variances")
-        try:
-            shape = np.broadcast_shapes(mu.shape, s.shape)
-        except ValueError:
-            raise ValueError(
-                f"loc has shape {tuple(mu.shape)}, scale {tuple(s.shape)}, which do not broadcast; "
-                "give both as (..., m, d)"
-            ) from None
-        mu, s = mu.expand(shape), s.expand(shape)
+        mu, s = broadcast("both as (..., m, d)", loc=mu, scale=s)
         if mu.ndim < 2 or 0 in mu.shape:
             raise ValueError(
                 f"loc and scale broadcast to {tuple(mu.shape)}; they must be (..., m, d) with at least one "

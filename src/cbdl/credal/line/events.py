@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from cbdl.credal._border import (
+    broadcast,
     check_finite,
     check_positive,
     check_probabilities,
@@ -106,26 +107,17 @@ def mixture_parameters(loc: Any, scale: Any, weights: Any, *, normal: bool, pref
     check_positive(
         sigma, prefix + "scale", "it is a standard deviation (was a logarithm given? apply exp first)"
     )
+    parts = {prefix + "loc": mu, prefix + "scale": sigma}
+    if weights is not None:
+        parts[prefix + "weights"] = float64(weights, prefix + "weights")
+    device = mu.device if isinstance(loc, Tensor) else sigma.device
+    mu, sigma, *share = (p.to(device).contiguous() for p in broadcast("all of one shape", **parts))
     if normal:
         mu, sigma = mu[..., None], sigma[..., None]
-    parts = [mu, sigma]
-    if weights is not None:
-        parts.append(float64(weights, prefix + "weights"))
-    try:
-        shape = np.broadcast_shapes(*(tuple(p.shape) for p in parts))
-    except ValueError:
-        shapes = " and ".join(str(tuple(p.shape)) for p in parts)
-        raise ValueError(f"{prefix}loc, scale and weights have shapes {shapes}, which do not fit") from None
-    device = mu.device if isinstance(loc, Tensor) else sigma.device
-    mu, sigma = (p.to(device).expand(shape).contiguous() for p in parts[:2])
-    if weights is None:
+    if not share:
         return mu, sigma, torch.full_like(mu, 1 / mu.shape[-1] if mu.ndim else 1.0)
-    given = parts[2].to(device).expand(shape).contiguous()
-    return (
-        mu,
-        sigma,
-        check_probabilities(given, prefix + "weights", probability_tolerance(weights), "mixture"),
-    )
+    tolerance = probability_tolerance(weights)
+    return mu, sigma, check_probabilities(share[0], prefix + "weights", tolerance, "mixture")
 
 
 def target_parameters(p: object, batch: torch.Size, device: torch.device) -> Parameters:

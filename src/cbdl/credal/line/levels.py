@@ -73,9 +73,11 @@ def profile(mix: Mixtures, grid: Grid, values: Derivatives) -> Profile:
     logp = torch.empty_like(start)
 
     def slope(rows: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        logp[rows], score, bend = mix.at(owner[rows], anchor[rows], x)
-        # Newton's method squares the error: 1e-8 of the natural length is the last step.
-        settled = 1e-8 * torch.minimum(unit[rows], bend.abs().rsqrt())
+        value, score, bend = mix.at(owner[rows], anchor[rows], x)
+        settled = SETTLED * torch.minimum(unit[rows], bend.abs().rsqrt())
+        # Newton's method squares the error of the place; that of log p, with what the last step adds, is its cube.
+        last = score.abs() <= settled * bend.abs()
+        logp[rows] = torch.where(last, value - 0.5 * score * (score / bend), value)
         return score, bend, torch.zeros_like(score), settled
 
     place, bends = solve(slope, start, end, guess, sign, unit)
@@ -119,7 +121,7 @@ def _brackets(mix: Mixtures, grid: Grid, values: Derivatives) -> tuple[Tensor, .
     node = ((up[1:] != up[:-1]) & ~ends).nonzero()[:, 0]
     anchor, start, end, unit = grid.between(node, node + 1)
     sign = torch.where(up[node + 1], 1.0, -1.0).to(torch.float64)
-    guess = start + (end - start) * _hermite_root(values, node, end - start)
+    guess = start + (end - start) * _turn(values, node, end - start)
     single = (node, torch.zeros_like(node), start, end, anchor, unit, sign, guess)
     node, split = _hidden(mix, grid, values)
     anchor, start, end, unit = grid.between(node, node + 1)
@@ -131,19 +133,11 @@ def _brackets(mix: Mixtures, grid: Grid, values: Derivatives) -> tuple[Tensor, .
     return tuple(c[rank] for c in columns)
 
 
-def _hermite_root(values: Derivatives, node: Tensor, width: Tensor) -> Tensor:
-    """Where in its cell (0 to 1) the cubic through p' and p'' at both ends is about 0; p' changes sign there."""
+def _turn(values: Derivatives, node: Tensor, width: Tensor) -> Tensor:
+    """Where in its cell (0 to 1) the polynomial of log p turns; p' changes sign there."""
     logp, score, bend = values
-    scale = (logp[node + 1] - logp[node]).exp()
-    a, b = score[node], score[node + 1] * scale
-    da, db = bend[node] * width, bend[node + 1] * scale * width
-    t = (a / (a - b)).clamp(0, 1)
-    for _ in range(3):
-        s = 1 - t
-        value = s * s * ((1 + 2 * t) * a + t * da) + t * t * ((1 + 2 * s) * b - s * db)
-        slope = 6 * t * s * (b - a) + s * (1 - 3 * t) * da + t * (3 * t - 2) * db
-        t = (t - value / slope).clamp(0.01, 0.99)
-    return torch.where(torch.isfinite(t), t, 0.5)
+    left, right = ((logp[i], score[i], bend[i] - score[i].square()) for i in (node, node + 1))
+    return quintic(width, left, right).turn().nan_to_num(0.5).clamp(0.001, 0.999)
 
 
 def _hidden(mix: Mixtures, grid: Grid, values: Derivatives) -> tuple[Tensor, Tensor]:

@@ -39,7 +39,8 @@ class Quintic:
             value = torch.addcmul(c, value, t)
         return value, first, 2 * half
 
-    def _value(self, t: Tensor) -> Tensor:
+    def value(self, t: Tensor) -> Tensor:
+        """The value alone."""
         *rest, value = self.coefficients.unbind()
         for c in reversed(rest):
             value = torch.addcmul(c, value, t)
@@ -47,7 +48,7 @@ class Quintic:
 
     def root(self, level: Tensor, low: Tensor, high: Tensor) -> Tensor:
         """t from `low` to `high`, between which the polynomial is monotone, where it is about `level`."""
-        a, b = self._value(low), self._value(high)
+        a, b = self.value(low), self.value(high)
         t = low + (high - low) * ((level - a) / torch.where(a == b, 1.0, b - a)).clamp(0, 1)
         for _ in range(PARABOLAS):
             value, first, second = self.at(t)

@@ -15,7 +15,8 @@ the gap is too large for that (1 - alpha of 1e-11 and such) the shortest of the 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,6 +34,7 @@ from cbdl.credal.line.minimal import minimal_region
 from cbdl.credal.line.mixture import EPS, Extremes
 from cbdl.credal.line.survival import two_tailed_quantile
 from cbdl.credal.solvers.roots import descend, last_nonnegative
+from cbdl.credal.table import listed, region_columns
 
 METHODS = ("union", "lower-density", "minimal")
 
@@ -42,7 +44,7 @@ PROVED = 1e-10
 """A minimal region with a gap of no more than so much of its measure is not compared with the others."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LineRegion(Region):
     """Unions of intervals, one for each set of a batch.
 
@@ -96,6 +98,22 @@ class LineRegion(Region):
         lower = torch.where(torch.isnan(ends[..., 0]), math.inf, ends[..., 0]).amin(-1)
         upper = torch.where(torch.isnan(ends[..., 1]), -math.inf, ends[..., 1]).amax(-1)
         return self._border.out(lower.view(self._batch)), self._border.out(upper.view(self._batch))
+
+    def columns(self) -> dict[str, list[Any]]:
+        """ "lower" and "upper", the ends, "set", all intervals, and what all regions have."""
+        batch = tuple(self._batch)
+        lower, upper = self.hull()
+        known = ([(a, b) for a, b in own if a == a] for own in listed(self.intervals, batch))
+        ends = {"lower": listed(lower, batch), "upper": listed(upper, batch), "set": list(known)}
+        return ends | region_columns(self, batch)
+
+    def _picked(self, index: Any, batch: tuple[int, ...]) -> LineRegion:
+        rows = np.asarray(np.arange(math.prod(batch)).reshape(batch)[index])
+        exact = self._exact[torch.from_numpy(rows.reshape(-1))]
+        # the exact ends count sets in one row, whatever the batch: they are picked by themselves
+        own = {n: getattr(self, n)[index] for n in ("intervals", "measure", "level", "gap")}
+        bounds = {n: getattr(self, n)[index] for n in ("lower_probability", "upper_probability")}
+        return replace(self, **own, **bounds, _exact=exact, _batch=torch.Size(rows.shape))
 
     def _inside(self, y: Tensor, shape: torch.Size) -> Tensor:
         rows = torch.arange(math.prod(self._batch)).view(self._batch).expand(shape).reshape(-1)

@@ -13,6 +13,9 @@ from cbdl.bayes import likelihoods, priors
 from cbdl.bayes.methods import MeanField
 from cbdl.model import CBDL
 from cbdl.plots import demo as figures
+from cbdl.report import Block, explain
+from cbdl.report import parts as sections
+from cbdl.report.compare import compared, score_table
 from cbdl.studies.part import Part, cell
 from cbdl.tables.files import Floats
 
@@ -128,6 +131,30 @@ def part(seed: int) -> Part:
         "The average person with another body-mass index. Grey: the range of training. Lines are the networks, the "
         f"band is the {1 - ALPHA:.0%} interval that all agree to cover. Below: the epistemic uncertainty.",
         lambda figure: figures.diabetes(figure, drawn),
+        details(trained, groups[1]),
+    )
+
+
+def details(trained: CBDL, people: People) -> tuple[Block, ...]:
+    """What was trained, how that went, and which people are the hardest, with what makes them so."""
+    names = load_diabetes().feature_names
+
+    def predict(X: Floats) -> Any:
+        return trained.predict(X, SAMPLES, predictive="normal")
+
+    known = predict(people.X)
+    usual = explain.features_of_numbers(people.X, names)
+    found = {
+        kind: explain.most_uncertain(predict, people.X, known, usual, kind, alpha=ALPHA)
+        for kind in explain.KINDS
+    }
+    return (
+        *sections.trained(trained),
+        *sections.checked(sections.diagnosed(trained)),
+        score_table(compared(known, people.y, ALPHA), len(people.X), ALPHA, f"People of {people.name!r}."),
+        f"The people of {people.name!r} that the networks are most uncertain of, and how their interval moves when one "
+        "measurement is set to the median of these people, all others as they are:",
+        *sections.uncertain(found, alpha=ALPHA),
     )
 
 

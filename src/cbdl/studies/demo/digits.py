@@ -13,6 +13,9 @@ from cbdl.bayes import likelihoods, priors
 from cbdl.bayes.methods import MeanField
 from cbdl.model import CBDL
 from cbdl.plots import demo as figures
+from cbdl.report import Block
+from cbdl.report import parts as sections
+from cbdl.report.compare import compared, score_table
 from cbdl.studies.part import Part, cell
 from cbdl.tables.files import Floats
 
@@ -135,6 +138,17 @@ def part(seed: int) -> Part:
         "Left: the epistemic uncertainty of all images of a kind; dotted: what 95% of the clean digits stay below. "
         f"Right: the first six of each kind, with the digits that the {1 - ALPHA:.0%} set holds.",
         lambda figure: figures.digits(figure, drawn, limit),
+        details(trained, kinds[0]),
+    )
+
+
+def details(trained: CBDL, images: Images) -> tuple[Block, ...]:
+    """What was trained, how that went, and scores beside those of the average and of one network."""
+    scores = compared(trained.predict(images.X, SAMPLES), images.y, ALPHA)
+    return (
+        *sections.trained(trained),
+        *sections.checked(sections.diagnosed(trained)),
+        score_table(scores, len(images.X), ALPHA, f"On {images.name}."),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from cbdl.bayes.methods import MCLMC
+from cbdl.bayes.plausible import GridWarning
 from cbdl.bayes.priors import Normal
 from cbdl.bayes.train import TrainingWarning
 from cbdl.credal import CredalSet
@@ -31,6 +32,7 @@ ROOMS = (
     "engines",
     "estimators",
     "evaluate",
+    "fitting.py",
     "left_out.py",
     "model.py",
     "nets",
@@ -51,8 +53,9 @@ def fitted(task: Task, X: Floats, y: Any, **more: Any) -> tuple[Any, float]:
     """The trained estimator, and the seconds that it took."""
     start = time.perf_counter()
     with warnings.catch_warnings():
-        # members that are refuted, chains that were lost: the numbers tell what came of it
-        warnings.simplefilter("ignore", TrainingWarning)
+        # members that are refuted, chains that were lost, a grid that ends too soon: the numbers tell what came of it
+        for kind in (TrainingWarning, GridWarning):
+            warnings.simplefilter("ignore", kind)
         estimator = model(task, **more).fit(X, y)
     return estimator, time.perf_counter() - start
 

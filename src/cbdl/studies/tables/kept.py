@@ -35,9 +35,9 @@ class Shelf:
         there = _read(path, key)
         if there is not None:
             return there, True
-        made = make()
-        files.write(path, json.dumps({"key": dict(key), "rows": made}, indent=1, allow_nan=False))
-        return made, False
+        rows = make()
+        files.write(path, json.dumps({"key": dict(key), "rows": rows}, indent=1, allow_nan=False))
+        return rows, False
 
 
 def name(key: Mapping[str, Any]) -> str:

@@ -92,8 +92,8 @@ def sources(where: Path | None = None) -> dict[str, Source]:
         Source(name, kind, 10, partial(_own, name), pixels=name == "digits")
         for name, (kind, _) in OWN.items()
     ]
-    made = Source(MANY, "real", 1, _friedman, alone=True)
-    return {source.name: source for source in (*uci, airfoil, *classes, *own, made)}
+    simulated = Source(MANY, "real", 1, _friedman, alone=True)
+    return {source.name: source for source in (*uci, airfoil, *classes, *own, simulated)}
 
 
 # --- one split ----------------------------------------------------------------------------------------------
