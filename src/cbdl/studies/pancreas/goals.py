@@ -40,7 +40,7 @@ class Goal:
         return f"{self.kind} {self.bound:g}{self.unit}"
 
 
-def goals(results: Results, speed: Speed, seed: int) -> Iterator[Goal]:
+def goals(results: Results, speed: Speed | None, seed: int) -> Iterator[Goal]:
     """Of every line-up, CBDL against the EBNN of the same members; then seconds."""
     whole = len(results.names) >= 10 and results.cases.each >= 15  # a moment's run tells nothing
     for own in LINE_UPS:
@@ -62,6 +62,6 @@ def goals(results: Results, speed: Speed, seed: int) -> Iterator[Goal]:
         low_times = (below(days, UNSAFE_LOW).mean() for days in (theirs, ours))
         fewer = float(improvement(*low_times))
         yield Goal(f"{own.name}: less time below 70", "at least", FEWER, fewer if whole else None)
-    for name, seconds in speed.decision.items():
-        what = f"a decision for {EPISODES} episodes, {name}"
-        yield Goal(what, "at most", SECONDS, seconds, " s")
+    for own in LINE_UPS:
+        what = f"a decision for {EPISODES} episodes, {own.name}"
+        yield Goal(what, "at most", SECONDS, None if speed is None else speed.decision[own.name], " s")

@@ -49,7 +49,7 @@ class Plan:
 
 _CPU = Plan(PATIENTS, 3, 5, DAY, SAMPLES, 200, GENERATIONS, 10_000, workers=2)
 PLANS: dict[Profile, Plan] = {
-    "smoke": Plan(("adult#001", "child#001"), 1, 2, 150, 300, 2, 1, 200, workers=1),
+    "smoke": Plan(("adult#001", "child#001"), 1, 1, 110, 300, 2, 1, 200, workers=1),
     "cpu": _CPU,
     "paper": replace(_CPU, per_seed=True, workers=8),
 }

@@ -22,7 +22,7 @@ def parts(context: Context) -> Iterator[Part]:
     """Everything is run first; then the tables and figures."""
     plan = PLANS[context.profile]
     own = results(context, plan, context.only or plan.patients)
-    speed = measured_speed(own)
+    speed = None if context.profile == "smoke" else measured_speed(own)  # a moment's run tells no time
     yield pages.of_patients(own)
     yield pages.of_members(own)
     yield pages.of_differences(own, context.seed)
@@ -31,7 +31,8 @@ def parts(context: Context) -> Iterator[Part]:
     yield pages.of_zones(own)
     yield pages.of_pairs(own)
     yield pages.of_traces(own)
-    yield pages.of_speed(speed)
+    if speed is not None:
+        yield pages.of_speed(speed)
     yield pages.of_goals(list(goals(own, speed, context.seed)))
 
 
