@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from cbdl.studies.pancreas.checks import checked
 from cbdl.studies.pancreas.cost import REACH, TARGET, Weights, cost
-from cbdl.studies.pancreas.data import LEAD, dose_range
+from cbdl.studies.pancreas.data import LEAD, known_dose_range
 from cbdl.studies.pancreas.evolution import Solver
 from cbdl.studies.pancreas.forecasts import BASAL, HORIZON, LOOKS, Forecaster, Triplet
 from cbdl.studies.pancreas.history import History, Mask
-from cbdl.studies.pancreas.patients import Array, Patients, virtual_patients
+from cbdl.studies.pancreas.patients import Array, Patients
 from cbdl.studies.pancreas.sensor import SAMPLE_MINUTES
 from cbdl.studies.pancreas.simulation import MOST_INSULIN, Simulation
 
@@ -232,7 +232,5 @@ class BasalBolus:
 def highest_dose(patients: Patients, reach: float = REACH) -> Array:
     """The highest dose (lanes,) of the planning controllers, in multiples of basal: `reach` times as far from basal as
     in training (`data.dose_range`). Networks have not seen higher ones, and patients differ in what harms them."""
-    names = tuple(dict.fromkeys(patients.names))
-    _, high = dose_range(virtual_patients(names))
-    own = dict(zip(names, 1.0 + reach * (high - 1.0), strict=True))
-    return np.array([own[name] for name in patients.names])
+    high = np.array([known_dose_range(name)[1] for name in patients.names])
+    return np.asarray(1.0 + reach * (high - 1.0))
