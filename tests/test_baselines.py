@@ -100,6 +100,17 @@ def test_the_ensemble_on_the_line_is_the_normal_of_the_papers_moments():
     np.testing.assert_allclose(high, stats.norm.ppf(0.95, loc.mean(-1), np.sqrt(variance)), rtol=1e-6)
 
 
+def test_the_ensemble_in_space_is_that_of_the_line_coordinate_by_coordinate():
+    loc, scale = RNG.normal(size=(6, 4, 3)), np.exp(RNG.normal(size=(6, 4, 3)))
+    one = baselines.ebnn(cbdl.DiagonalNormalCredalSet(loc, scale))
+    lines = [baselines.ebnn(cbdl.NormalCredalSet(loc[..., i], scale[..., i])) for i in range(3)]
+    for i, line in enumerate(lines):
+        np.testing.assert_allclose(one.prediction.loc[..., i], line.prediction.loc)
+        np.testing.assert_allclose(one.prediction.scale[..., i], line.prediction.scale)
+    np.testing.assert_allclose(one.aleatoric, sum(line.aleatoric for line in lines))
+    np.testing.assert_allclose(one.epistemic, sum(line.epistemic for line in lines))
+
+
 def test_mixtures_have_the_moments_of_all_their_components():
     loc, scale, weights = (
         RNG.normal(size=(5, 3, 4)),
@@ -145,7 +156,7 @@ def test_deep_ensembles_and_dropout_are_models_like_any_other():
         (lambda: baselines.deep_ensemble(cbdl.nets.mlp(2, 2), 1), "members is 1"),
         (lambda: baselines.likelihood_weights([0.0, np.nan]), "finite"),
         (
-            lambda: baselines.ebnn(cbdl.DiagonalNormalCredalSet(np.zeros((2, 2, 3)), np.ones((2, 2, 3)))),
+            lambda: baselines.ebnn(cbdl.IntervalCredalSet([[0.1, 0.1, 0.1]], [[0.8, 0.8, 0.8]])),
             "no prediction",
         ),
     ],

@@ -135,6 +135,17 @@ def test_automatic_draws_stop_where_the_floor_is_low(models, kind):
     assert np.isfinite(auto.uncertainty().total).all()
 
 
+@pytest.mark.parametrize("max_memory", [None, 1 << 12])
+def test_without_a_floor_several_outputs_have_the_same_moments(models, max_memory):
+    """Blocks of draws are merged by their moments, in single precision within a block."""
+    own = models["plane"]
+    whole, quick = own.predict(X, 24), own.predict(X, 24, floor=False, max_memory=max_memory)
+    np.testing.assert_allclose(quick.loc, whole.loc, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(quick.scale, whole.scale, rtol=1e-5)
+    np.testing.assert_allclose(quick.decomposition().noise, whole.decomposition().noise, rtol=1e-5, atol=1e-6)
+    assert np.isnan(quick.floor).all()
+
+
 def test_members_of_a_cohort_share_their_draws_so_that_equal_ones_agree(models):
     made = models["classes"]
     part = made.learned.parts[0]

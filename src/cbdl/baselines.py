@@ -26,6 +26,7 @@ from cbdl.credal import (
     ArrayLike,
     CategoricalCredalSet,
     CredalSet,
+    DiagonalNormalCredalSet,
     MixtureCredalSet,
     NormalCredalSet,
 )
@@ -97,8 +98,9 @@ def ebnn(prediction: CredalSet, definition: Definition = "label") -> Averaged:
 
         sigma_ens^2 = 1/R sum_r sigma_r^2 + 1/(R - 1) sum_r (mu_r - mu_ens)^2,
 
-    the first term aleatoric, the second epistemic. On the line the distribution is the Normal of these moments, and its
-    `region(alpha)` the paper's baseline for regions. For classes mu_r are the probabilities p_r, and
+    the first term aleatoric, the second epistemic. On the line and in R^d the distribution is the Normal of these
+    moments, coordinate by coordinate, and its `region(alpha)` the paper's baseline for regions; in R^d both terms are
+    summed over coordinates. For classes mu_r are the probabilities p_r, and
 
     - definition="label": sigma_r^2 = sum_k p_rk (1 - p_rk), the variance of the one-hot label, summed over classes;
     - definition="paper": sigma_r^2 = the variance of the J numbers p_r1, ..., p_rJ, as the paper's figures fit.
@@ -115,7 +117,9 @@ def ebnn(prediction: CredalSet, definition: Definition = "label") -> Averaged:
         return _ebnn_of_classes(prediction, definition)
     if isinstance(prediction, NormalCredalSet | MixtureCredalSet):
         return _ebnn_on_the_line(prediction)
-    raise ValueError(f"{type(prediction).__name__} is no prediction of classes or of one number")
+    if isinstance(prediction, DiagonalNormalCredalSet):
+        return _ebnn_in_space(prediction)
+    raise ValueError(f"{type(prediction).__name__} is no prediction of classes or of real numbers")
 
 
 def _ebnn_of_classes(prediction: CategoricalCredalSet, definition: str) -> Averaged:
@@ -136,6 +140,14 @@ def _ebnn_on_the_line(prediction: CredalSet) -> Averaged:
     center, spread = mean.mean(-1, keepdim=True), (aleatoric + epistemic).sqrt().unsqueeze(-1)
     one = NormalCredalSet(*_as(prediction.loc, center, spread))
     return Averaged(one, *_as(prediction.loc, aleatoric, epistemic))
+
+
+def _ebnn_in_space(prediction: DiagonalNormalCredalSet) -> Averaged:
+    mean, scale = torch.as_tensor(prediction.loc), torch.as_tensor(prediction.scale)
+    within, between = scale.square().mean(-2), mean.var(-2, correction=1)
+    spread = (within + between).sqrt()
+    one = DiagonalNormalCredalSet(*_as(prediction.loc, mean.mean(-2, keepdim=True), spread.unsqueeze(-2)))
+    return Averaged(one, *_as(prediction.loc, within.sum(-1), between.sum(-1)))
 
 
 def _moments(prediction: CredalSet) -> tuple[Tensor, Tensor]:

@@ -251,7 +251,7 @@ class CBDL:
         `samples="auto"` draws for each input until its `floor` is below `tolerance` (nats).
         `chains`: None is the model's own choice; where chains are extremes, `samples` counts the draws of each.
         `.members` names the pairs; `.floor` is the epistemic uncertainty that Monte Carlo noise alone would show. With
-        `floor=False` that of classes, which takes a third of the time, is not computed and nan.
+        `floor=False` that of classes and of several outputs, which takes a third of the time, is not computed and nan.
         """
         x, learned = self._inputs(X), self._extremes(self.chains if chains is None else chains)
         numbers = predict(learned, x, samples, predictive, tolerance, max_samples, max_memory, floor)

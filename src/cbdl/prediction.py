@@ -18,7 +18,7 @@ from torch import Tensor
 from cbdl import memory
 from cbdl.bayes.cohort import Member
 from cbdl.bayes.learned import Learned
-from cbdl.bayes.predictive import averages, descriptions, normals
+from cbdl.bayes.predictive import averages, descriptions, moments, normals
 from cbdl.bayes.sharpness import sharpened_averages
 from cbdl.credal import (
     CategoricalCredalSet,
@@ -154,8 +154,8 @@ def predict(
     """The predictive distributions of all members for standardised inputs x (rows, ...).
 
     From draws 0, ..., samples - 1 of the model's stream, or as many as are distinct; with "auto" each row has twice as
-    many every time until its floor is below `tolerance` or they are `max_samples`. Without `floor` that of classes is
-    nan.
+    many every time until its floor is below `tolerance` or they are `max_samples`. Without `floor` that of classes and
+    of several outputs is nan.
     """
     check_form(form)
     limit = memory.limit(max_memory)
@@ -179,6 +179,8 @@ def _fixed(learned: Learned, x: Tensor, form: Form, draws: int, limit: int, floo
     paired = learned.distinct is None
     if learned.space != "real":
         return _classes(learned, x, count, limit, floor)
+    if not floor and learned.targets.loc.ndim > 0:
+        return _spread(learned, x, count, limit)
     loc, scale, entropy = normals(learned, x, draws, limit)
     noise = entropy.mean(2)
     if form == "mixture" and loc.ndim == 3:
@@ -187,6 +189,16 @@ def _fixed(learned: Learned, x: Tensor, form: Form, draws: int, limit: int, floo
     kind = DiagonalNormalCredalSet if loc.ndim > 3 else NormalCredalSet
     known = normal_floor(loc, scale, count, paired=paired)
     return Predictive(kind, (mean, deviation), count, noise, known, paired=paired)
+
+
+def _spread(learned: Learned, x: Tensor, draws: Tensor, limit: int) -> Predictive:
+    """Diagonal Normals of all draws together, without a floor."""
+    mean, variance, noise = moments(learned, x, int(draws[0]), limit)
+    numbers = (mean.flatten(2), variance.sqrt().flatten(2))
+    unknown = torch.full((x.shape[0],), math.nan, dtype=torch.float64)
+    return Predictive(
+        DiagonalNormalCredalSet, numbers, draws, noise, unknown, paired=learned.distinct is None
+    )
 
 
 def _classes(learned: Learned, x: Tensor, draws: Tensor, limit: int, wanted: bool) -> Predictive:

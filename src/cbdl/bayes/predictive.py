@@ -83,6 +83,35 @@ def normals(
     return places["loc"], places["scale"], places["entropy"]
 
 
+def moments(
+    learned: Learned, x: Tensor, draws: int, max_memory: int | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean and variance (rows, m, *event) of the outcome under all draws together, and its entropy given the draw,
+    averaged (rows, m): what `normals` says, where nobody asks for single draws.
+
+    Blocks of draws are merged by their means and variances (Chan, Golub and LeVeque), so that nothing cancels.
+    """
+    mean: Tensor | None = None
+    variance: Tensor
+    noise = torch.zeros(x.shape[0], len(learned.members), dtype=torch.float64)
+    for members, some, rows, numbers in descriptions(learned, x, draws, max_memory):
+        count = some.stop - some.start
+        noise[rows, members] += numbers["entropy"].double().cpu().sum(1).T / draws
+        spread, centre = torch.var_mean(numbers["loc"], 1, correction=0)
+        spread = spread + numbers["scale"].square().mean(1)
+        own, part = (t.double().cpu().movedim(1, 0) for t in (centre, spread))
+        if mean is None:
+            mean = own.new_zeros(x.shape[0], len(learned.members), *own.shape[2:])
+            variance = torch.zeros_like(mean)
+        share = count / some.stop  # of the draws so far
+        block = (slice(rows.start, rows.stop), members)
+        away = own - mean[block]
+        variance[block] += share * (part - variance[block] + (1 - share) * away.square())
+        mean[block] += share * away
+    assert mean is not None
+    return mean, variance, noise
+
+
 def simulate(learned: Learned, x: Tensor, n: int, seed: int, max_memory: int | None = None) -> Tensor:
     """(rows, m, n, *event): for each input and member n times a parameter from the posterior, then an outcome.
 

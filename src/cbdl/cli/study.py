@@ -21,7 +21,7 @@ app = typer.Typer(**SETTINGS)
 
 @app.command(epilog="\b\nExample:\n  cbdl study demo --profile smoke --out results")
 def study(
-    name: Annotated[str, typer.Argument(help="Which one: demo, methods, pancreas or tables.")],
+    name: Annotated[str, typer.Argument(help="Which one: demo, methods, pancreas, racing or tables.")],
     profile: Annotated[
         ProfileName, typer.Option(help="smoke: under a minute; cpu: two cores; paper: its own settings.")
     ] = ProfileName.cpu,
@@ -33,6 +33,12 @@ def study(
         str | None,
         typer.Option(help="Names with commas between them: only these of the study's tables or patients."),
     ] = None,
+    track: Annotated[
+        str | None,
+        typer.Option(
+            help="Of racing: a centre-line CSV file, its folder, a name in $CBDL_DATA/tracks, or embedded."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run a study and write its report.
@@ -40,17 +46,23 @@ def study(
     Tables in the terminal; in the folder a page, the tables as Markdown and CSV, the figures, and all numbers as JSON.
     """
     chosen = [] if only is None else [one.strip() for one in only.split(",") if one.strip()]
-    run_study(name, profile.value, out or Path("results") / name, seed, as_json, chosen)
+    run_study(name, profile.value, out or Path("results") / name, seed, as_json, chosen, track)
 
 
 def run_study(
-    name: str, profile: Profile, out: Path | None, seed: int, as_json: bool, only: Sequence[str] = ()
+    name: str,
+    profile: Profile,
+    out: Path | None,
+    seed: int,
+    as_json: bool,
+    only: Sequence[str] = (),
+    track: str | None = None,
 ) -> None:
     """Run it, show its parts as they come, and write its report if there is a folder for it."""
     from cbdl.studies.study import find, run
 
     with reported(lambda: "No report was written."):
         quiet = (lambda part: None) if as_json else show.part
-        numbers = run(find(name), profile, out, seed, note, quiet, only)
+        numbers = run(find(name), profile, out, seed, note, quiet, only, track)
         if as_json:
             print_json(numbers)

@@ -19,7 +19,7 @@ from cbdl.tables.files import UsageError
 
 Profile = Literal["smoke", "cpu", "paper"]
 """Under a minute, for the tests; as long as two cores need for sound numbers; the paper's own settings."""
-NAMES = ("demo", "methods", "pancreas", "tables")
+NAMES = ("demo", "methods", "pancreas", "racing", "tables")
 """The studies, each a module of `cbdl.studies`."""
 
 
@@ -33,6 +33,8 @@ class Context:
     note: Callable[[str], None]
     only: tuple[str, ...] = ()
     """Which of the study's `choices` are asked for; empty: all."""
+    track: str | None = None
+    """The race track that the user names: a file, a folder, or a name; None: the study's own."""
 
     def wants(self, name: str) -> bool:
         """Whether `name` is asked for."""
@@ -49,6 +51,8 @@ class Study:
     parts: Callable[[Context], Iterator[Part]]
     choices: tuple[str, ...] = ()
     """What a run may be confined to, by name."""
+    on_a_track: bool = False
+    """Whether the user may name a race track."""
 
 
 def find(name: str) -> Study:
@@ -67,21 +71,27 @@ def run(
     note: Callable[[str], None] = lambda text: None,
     show: Callable[[Part], None] = lambda part: None,
     only: Sequence[str] = (),
+    track: str | None = None,
 ) -> dict[str, Any]:
     """All parts one after the other, each shown as soon as it is there; then the report in the folder `out`.
 
-    Returns the numbers of every part. `note` hears what is being done; `only` picks some of the study's choices.
+    Returns the numbers of every part. `note` hears what is being done; `only` picks some of the study's choices;
+    `track` names the race track of a study that is run on one.
     """
     if profile not in study.profiles:
         raise UsageError(
             f"{study.name} has no profile {profile!r}; it has {', '.join(map(repr, study.profiles))}"
         )
     _check_choices(study, only)
+    if track is not None and not study.on_a_track:
+        raise UsageError(
+            f"track is {track!r}, but {study.name} is not run on a race track; leave --track out"
+        )
     folder = None if out is None else Path(out)
     if folder is not None:
         report.check(folder)
     parts: list[Part] = []
-    for part in study.parts(Context(profile, seed, folder, note, tuple(only))):
+    for part in study.parts(Context(profile, seed, folder, note, tuple(only), track)):
         parts.append(part)
         show(part)
     if folder is not None:

@@ -35,6 +35,11 @@ EMBEDDED_CORNERS = (
 )  # fmt: skip
 """The embedded track: corners of its centre line (x, y) and their radii, in metres. From the origin: a straight, a
 double left, a chicane, a right-hander, a hairpin, a second straight, and two fast and three slow bends."""
+SECOND_CORNERS = (
+    (60, 0, 6), (66, 11, 3), (58, 19, 2), (45, 15, 4), (37, 24, 2.5), (50, 33, 3), (41, 43, 1.8), (22, 38, 7),
+    (10, 45, 3), (-5, 42, 2), (-1, 29, 3), (18, 25, 3.5), (11, 12, 2.2), (-7, 17, 5), (-16, 8, 3), (-12, 0, 4),
+)  # fmt: skip
+"""Another one, 275 m long: the same car on a track that it has not been trained on."""
 EMBEDDED_WIDTH = 1.1
 
 
@@ -66,11 +71,12 @@ class RaceLine:
     acceleration: FloatArray
 
 
-def embedded_track() -> Track:
-    """A closed track of our own, 2.2 m wide, which needs no file."""
-    points = _rounded(np.array(EMBEDDED_CORNERS, dtype=np.float64), step=0.4)
+def embedded_track(second: bool = False) -> Track:
+    """A closed track of our own, 2.2 m wide, which needs no file; there are two."""
+    corners = SECOND_CORNERS if second else EMBEDDED_CORNERS
+    points = _rounded(np.array(corners, dtype=np.float64), step=0.4)
     widths = np.full(len(points), EMBEDDED_WIDTH)
-    return make_track("embedded", points, widths, widths)
+    return make_track("embedded-2" if second else "embedded", points, widths, widths)
 
 
 def _rounded(corners: FloatArray, step: float) -> FloatArray:

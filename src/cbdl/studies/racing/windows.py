@@ -114,6 +114,32 @@ def on_map(positions: FloatArray, pose: FloatArray) -> FloatArray:
     return np.stack([x + ahead * cos - left * sin, y + ahead * sin + left * cos], axis=-1)
 
 
+def mirrored(windows: Windows) -> Windows:
+    """The same windows with left and right exchanged, in the ego frame; a car and its drivers know no difference.
+
+    Poses and places stay: the mirrored track is not on the map.
+    """
+    sides = np.array([1.0, -1.0, -1.0, 1.0])  # y and heading change their sign
+    return replace(
+        windows,
+        history=windows.history * sides,
+        future=windows.future * sides,
+        context=-windows.context,
+    )
+
+
+def joined(first: Windows, second: Windows) -> Windows:
+    """The windows of both, one after the other."""
+    if first.track != second.track:
+        raise ValueError(f"windows of {first.track} and of {second.track} do not go together")
+    arrays: dict[str, Any] = {
+        name: np.concatenate([value, getattr(second, name)])
+        for name, value in vars(first).items()
+        if isinstance(value, np.ndarray)
+    }
+    return replace(first, **arrays)
+
+
 def _check(traces: Sequence[Trace], history: int, horizon: int, stride: int, frame: str) -> None:
     for name, value in (("history", history), ("horizon", horizon), ("stride", stride)):
         if value < 1 or value != int(value):

@@ -1,50 +1,16 @@
-"""Results that are there already: one small file for each table, split and contestant, so that a stopped run goes on.
-
-A file says what its numbers are of: the data, the seed, the profile's length and the versions of what was run. If any
-of this is different, it is another file.
-"""
+"""What the results of the tables study are kept by: the rows of each contestant, and a digest of the data."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from cbdl import files
+from cbdl.studies.kept import Shelf
 from cbdl.studies.tables.contestant import Task
 from cbdl.studies.tables.scores import Numbers
 
+__all__ = ["Rows", "Shelf", "content"]
+
 Rows = dict[str, Numbers]
-
-
-@dataclass(frozen=True)
-class Shelf:
-    """The folder of results; None: nothing is kept."""
-
-    folder: Path | None
-
-    def rows(self, key: Mapping[str, Any], make: Callable[[], Rows]) -> tuple[Rows, bool]:
-        """What is kept under `key`, or else what `make` makes, which is then kept; and whether it was there."""
-        if self.folder is None:
-            return make(), False
-        path = self.folder / name(key)
-        there = _read(path, key)
-        if there is not None:
-            return there, True
-        rows = make()
-        files.write(path, json.dumps({"key": dict(key), "rows": rows}, indent=1, allow_nan=False))
-        return rows, False
-
-
-def name(key: Mapping[str, Any]) -> str:
-    """A file name that a person can read, with a digest of the whole key."""
-    digest = hashlib.sha256(json.dumps(dict(key), sort_keys=True).encode()).hexdigest()[:12]
-    words = "-".join(str(key[part]) for part in ("table", "split", "contestant") if part in key)
-    return f"{re.sub(r'[^a-z0-9]+', '-', words.lower())}-{digest}.json"
 
 
 def content(task: Task) -> str:
@@ -54,19 +20,3 @@ def content(task: Task) -> str:
         digest.update(repr((array.shape, str(array.dtype))).encode())
         digest.update(array.tobytes())
     return digest.hexdigest()[:16]
-
-
-def _read(path: Path, key: Mapping[str, Any]) -> Rows | None:
-    """The rows of a file that is whole and has this key; None otherwise."""
-    try:
-        given = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    if (
-        not isinstance(given, dict)
-        or given.get("key") != dict(key)
-        or not isinstance(given.get("rows"), dict)
-    ):
-        return None
-    rows: Rows = given["rows"]
-    return rows

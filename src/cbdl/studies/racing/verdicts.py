@@ -1,0 +1,139 @@
+"""Verdicts: what the paper claims and what this study is held to, each with the value that this run reached."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from cbdl.studies.racing.measures import CALIBRATED, CBDL, EBNN, LEVELS
+from cbdl.studies.racing.members import OURS, PAPER
+from cbdl.studies.racing.runs import IN, RACE, SHIFTS
+from cbdl.studies.racing.speed import Speed
+from cbdl.studies.racing.tables import Table
+
+POINTS = 0.02
+"""By how much coverage at equal width is to be better."""
+SIMULATION, PREDICTION = 15.0, 1.0
+"""Seconds."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`value` is None where the run has nothing to tell it from; it then neither holds nor fails."""
+
+    what: str
+    bound: float
+    value: float | None
+    unit: str = ""
+    kind: Literal["at least", "above", "at most"] = "at least"
+
+    @property
+    def holds(self) -> bool | None:
+        if self.value is None:
+            return None
+        if self.kind == "at most":
+            return self.value <= self.bound
+        return self.value > self.bound if self.kind == "above" else self.value >= self.bound
+
+    @property
+    def asked(self) -> str:
+        return f"{self.kind} {self.bound:g}{self.unit}"
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if len(values) else None
+
+
+# --- the paper --------------------------------------------------------------------------------------------
+
+
+def claims(table: Table) -> Iterator[Verdict]:
+    """Of the paper's line-up: CBDL covers more than EBNN everywhere; and what becomes of that at equal width."""
+    for split in table.splits:
+        for test in (IN, RACE):
+            for kind, words in (("one", "one-step"), ("multi", "multi-step")):
+                gains = [_gain(table, split, test, level, kind) for level in LEVELS]
+                known = [gain for gain in gains if gain is not None]
+                what = f"{split}, {test}: {words}, CBDL - EBNN"
+                yield Verdict(what, 0.0, min(known) if known else None, kind="above")
+        falls = [_fall(table, split, region, level) for region in (EBNN, CBDL) for level in LEVELS]
+        known = [fall for fall in falls if fall is not None]
+        yield Verdict(
+            f"{split}: multi-step, {IN} - {RACE}",
+            0.0,
+            min(known) if known else None,
+            kind="above",
+        )
+        for test in (IN, RACE):
+            gains = [_gain_at_width(table, split, test, level) for level in LEVELS]
+            known = [gain for gain in gains if gain is not None]
+            what = f"{split}, {test}: multi-step at EBNN's width"
+            yield Verdict(what, 0.0, min(known) if known else None, kind="above")
+
+
+def _gain(table: Table, split: str, test: str, level: float, kind: str) -> float | None:
+    ours, theirs = (
+        _mean(table.regions(split, test, PAPER.name, region, level, kind)) for region in (CBDL, EBNN)
+    )
+    return None if ours is None or theirs is None else ours - theirs
+
+
+def _gain_at_width(table: Table, split: str, test: str, level: float) -> float | None:
+    widths = table.regions(split, test, PAPER.name, EBNN, level, "width")
+    held = table.regions(split, test, PAPER.name, EBNN, level, "multi")
+    return _ahead(table, split, test, (PAPER.name, CBDL), widths, held)
+
+
+def _fall(table: Table, split: str, region: str, level: float) -> float | None:
+    near, far = (_mean(table.regions(split, test, PAPER.name, region, level, "multi")) for test in (IN, RACE))
+    return None if near is None or far is None else near - far
+
+
+# --- the goals --------------------------------------------------------------------------------------------
+
+
+def goals(table: Table, speed: Speed | None) -> Iterator[Verdict]:
+    """Coverage in distribution, coverage at equal width out of distribution, and seconds."""
+    for level in LEVELS:
+        held = table.regions("blocked", IN, OURS.name, CALIBRATED, level, "multi")
+        yield Verdict(f"multi-step coverage at {level:g}, {IN}", level, _mean(held))
+    for test in SHIFTS:
+        for level in LEVELS:
+            yield Verdict(
+                f"{test}, at EBNN's {level:g} width: ours - MF EBNN",
+                POINTS,
+                ahead_of_ebnn(table, test, level, PAPER.name),
+            )
+    for test in SHIFTS:
+        yield Verdict(
+            f"{test}, at EBNN's 0.9 width: ours - our EBNN",
+            POINTS,
+            ahead_of_ebnn(table, test, 0.9, OURS.name),
+        )
+    simulation = None if speed is None else speed.simulation
+    yield Verdict("simulation of 24 traces", SIMULATION, simulation, " s", kind="at most")
+    for name in (PAPER.name, OURS.name):
+        seconds = None if speed is None else speed.prediction[name]
+        yield Verdict(f"1,000 predictions with regions, {name}", PREDICTION, seconds, " s", kind="at most")
+
+
+def ahead_of_ebnn(table: Table, test: str, level: float, line_up: str) -> float | None:
+    """Multi-step coverage of our calibrated tubes, scaled to the width of an EBNN's region, over that EBNN's own."""
+    widths = table.regions("blocked", test, line_up, EBNN, level, "width")
+    held = table.regions("blocked", test, line_up, EBNN, level, "multi")
+    return _ahead(table, "blocked", test, (OURS.name, CALIBRATED), widths, held)
+
+
+def _ahead(
+    table: Table,
+    split: str,
+    test: str,
+    region: tuple[str, str],
+    widths: Sequence[float],
+    held: Sequence[float],
+) -> float | None:
+    if not widths or len(table.curves(split, test, *region)) != len(widths):
+        return None
+    scaled = table.at_widths(split, test, *region, widths)
+    return _mean([own[1] - theirs for own, theirs in zip(scaled, held, strict=True)])
