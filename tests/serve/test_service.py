@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import replace
 
 import httpx
 import numpy as np
+import pyarrow as pa
 import pytest
 from clients import ask, talk
 from prometheus_client.parser import text_string_to_metric_families
 
 from cbdl.serve import Limits, app, application
+from cbdl.serve.rows import encoded
 from cbdl.tables import answers
 from cbdl.tables.answers import Options
 
@@ -66,6 +69,19 @@ def test_answers_for_numbers_are_those_for_a_table(of_numbers, tmp_path):
         assert np.allclose(a["region"], b["set"], rtol=1e-6)
         assert a["epistemic"] == pytest.approx(b["epistemic"], rel=1e-5)
         assert a["abstain"] is None
+
+
+def test_plain_numbers_are_read_as_a_table_reads_them(of_classes):
+    """Rows of numbers alone take a way of their own."""
+    numbers = replace(of_classes, columns=of_classes.columns[:2])
+    rows = [{"x": 1, "z": -0.25}, {"x": None, "z": 1e-300}, {"x": -3.5, "z": None}]
+    own = encoded(numbers, rows, Options())
+    chunk = {"x": pa.array(["1", "", "-3.5"]), "z": pa.array(["-0.25", "1e-300", "NA"])}
+    expected = answers.read_rows(numbers, chunk, Options(), 0)
+    for name in ("X", "missing", "unknown"):
+        np.testing.assert_array_equal(getattr(own, name), getattr(expected, name))
+    mixed = encoded(numbers, [{"x": "1", "z": -0.25}, *rows[1:]], Options())
+    np.testing.assert_array_equal(mixed.X, own.X)
 
 
 def test_requests_that_come_together_are_answered_together_and_each_gets_its_own(of_classes, monkeypatch):

@@ -82,8 +82,6 @@ def _text(cell: Cell) -> str:
     """As a table would spell it: whole numbers without a point."""
     if isinstance(cell, float) and cell.is_integer():
         return str(int(cell))
-    if isinstance(cell, int) and not isinstance(cell, bool) and cell.bit_length() > 1024:
-        return "-inf" if cell < 0 else "inf"
     return str(cell)
 
 
