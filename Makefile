@@ -44,14 +44,15 @@ portable-%: $(VENV)/.dev
 	@echo "As another machine ($*): $($*)"
 	TRIALS=0.2 $($*) $(BIN)/python -m pytest -n 2 --dist loadfile -q -p no:cacheprovider $(NUMBERS)
 
-test-slow: $(VENV)/.dev  ## statistical checks that take minutes, and properties with all their examples
+test-slow: $(VENV)/.dev $(VENV)/.ray-serve  ## statistical checks that take minutes, and properties with all their examples
 	$(BIN)/python -m pytest -q -m slow
 	OMP_NUM_THREADS=1 TRIALS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q --hypothesis-profile=explore tests/credal tests/evaluate
 
-lint: $(VENV)/.dev  ## ruff (lint and format) and mypy in strict mode
+lint: $(VENV)/.dev  ## ruff (lint and format), mypy in strict mode, hadolint where it exists
 	$(BIN)/ruff check src tests benchmarks docs
 	$(BIN)/ruff format --check src tests benchmarks docs
 	$(BIN)/mypy
+	test ! -x $(BIN)/hadolint || $(BIN)/hadolint Dockerfile
 
 docs: $(VENV)/.docs  ## the documentation, in docs/_build/html; a warning is an error
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
@@ -82,7 +83,7 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $@
 
 # One stamp an extra: .dev holds the packages of the extra "dev", and so on.
-$(VENV)/.dev $(VENV)/.docs $(VENV)/.plots: $(VENV)/.%: $(VENV)/.core
+$(VENV)/.dev $(VENV)/.docs $(VENV)/.plots $(VENV)/.ray-serve: $(VENV)/.%: $(VENV)/.core
 	$(PIP) -e ".[$*]"
 	@touch $@
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import cbdl
-from cbdl import constructions, credal, data, engines, evaluate, likelihoods, nets, plots, priors
+from cbdl import constructions, credal, data, engines, evaluate, likelihoods, nets, plots, priors, serve
 
 TEXT = (Path(__file__).parent.parent / "docs" / "api.md").read_text()
 
@@ -41,6 +41,11 @@ def test_every_score_is_in_the_reference(name):
 @pytest.mark.parametrize("name", plots.__all__)
 def test_every_figure_is_in_the_reference(name):
     assert f"cbdl.plots.{name}" in TEXT
+
+
+@pytest.mark.parametrize("name", serve.__all__)
+def test_every_name_of_the_service_is_in_the_reference(name):
+    assert f"cbdl.serve.{name}" in TEXT
 
 
 @pytest.mark.parametrize("module", [priors, likelihoods])

@@ -70,8 +70,9 @@ BELOW: dict[str, set[str]] = {
     "plots": {"model", "prediction", "evaluate", "bayes", "credal", "data", *GROUND},
 }
 BELOW["report"] = {"plots", *BELOW["plots"], *BELOW["tables"], "tables"}
+BELOW["serve"] = {*BELOW["tables"], "tables"}
 EVERYTHING = {*BELOW, "studies"}
-BELOW |= {"studies": {*BELOW}, "cli": EVERYTHING, "__main__": {"cli"}}
+BELOW |= {"studies": {*BELOW} - {"serve"}, "cli": EVERYTHING, "__main__": {"cli"}}
 """What each room may import. Only the command line imports studies."""
 
 

@@ -398,7 +398,7 @@ def test_ctrl_c_while_predicting_writes_nothing(place, tmp_path, monkeypatch):
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(answers, "_answers", interrupted)
+    monkeypatch.setattr(answers, "answer_rows", interrupted)
     code, out, err = called("predict", place / "classes", place / "new.csv", "--out", tmp_path / "p.csv")
     assert (code, out) == (130, "")
     assert "Nothing was written" in err

@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "predict": ("cbdl.cli.predict", "Answer for every row of a table, or of many."),
     "evaluate": ("cbdl.cli.evaluate", "Score a model on a table with outcomes."),
     "report": ("cbdl.cli.report", "Write a report about a model: one HTML file."),
+    "serve": ("cbdl.cli.serve", "Serve a model over HTTP, with a page to try it."),
     "info": ("cbdl.cli.info", "Say what a saved model is."),
     "demo": ("cbdl.cli.demo", "Show the point in about a minute."),
     "study": ("cbdl.cli.study", "Run a study and write its report."),

@@ -189,9 +189,9 @@ def _of_chunk(trained: Trained, first: int, chunk: Chunk, options: Options, here
     rows = read_rows(trained, chunk, options, first, here)
     kept = {name: chunk[name] for name in options.keep}
     numbers = {"row": pa.array(np.arange(first, first + len(rows.X)))}
-    answered = _answers(trained, rows, options)
-    abstained = int(np.sum(answered["abstain"])) if "abstain" in answered else 0
-    columns = numbers | kept | {name: _arrow(own) for name, own in answered.items()}
+    own = answer_rows(trained, rows, options)
+    abstained = int(np.sum(own["abstain"])) if "abstain" in own else 0
+    columns = numbers | kept | {name: _arrow(column) for name, column in own.items()}
     gaps = rows.missing | rows.unknown
     return Answers(
         columns,
@@ -213,11 +213,17 @@ def read_rows(
             f"{', '.join(here or chunk)}"
         )
     rows = encode_rows(trained.columns, chunk, first)
+    if options.unknown == "error" and rows.unknown.any():
+        raise _not_seen(trained.columns, chunk, rows.unknown, first)
+    return prepared(trained, rows, options, first)
+
+
+def prepared(trained: Trained, rows: Encoded, options: Options, first: int = 1) -> Encoded:
+    """Rows of numbers as the model can be asked about them: none too large, missing values filled in if that is asked
+    for; `first` is the number of the first row."""
     check_range(trained.columns, rows.X, float(torch.finfo(trained.model.dtype).max), first)
     if not (rows.missing.any() or rows.unknown.any()):
         return rows
-    if options.unknown == "error" and rows.unknown.any():
-        raise _not_seen(trained.columns, chunk, rows.unknown, first)
     how = options.missing or ("impute" if trained.imputed else "hull")
     if how == "error" and rows.missing.any():
         row, at = (int(i) for i in np.argwhere(rows.missing)[0])
@@ -306,12 +312,12 @@ def credal_sets(
                 )
 
 
-def _answers(trained: Trained, rows: Encoded, options: Options) -> dict[str, Any]:
-    """Column by column, in the order of the rows."""
+def answer_rows(trained: Trained, rows: Encoded, options: Options) -> dict[str, Any]:
+    """The answers column by column, in the order of the rows: numpy arrays, and Arrow arrays of words and lists."""
     order, parts = [], []
     for some, credal in credal_sets(trained, rows, options):
         order.append(some)
-        parts.append(_answered(trained, credal, options))
+        parts.append(_of_sets(trained, credal, options))
     if len(parts) == 1:
         return parts[0]
     back = np.argsort(np.concatenate(order), kind="stable")
@@ -324,7 +330,7 @@ def _joined(own: list[Any], back: npt.NDArray[np.intp]) -> Any:
     return pa.concat_arrays(own).take(pa.array(back))
 
 
-def _answered(trained: Trained, credal: CredalSet, options: Options) -> dict[str, Any]:
+def _of_sets(trained: Trained, credal: CredalSet, options: Options) -> dict[str, Any]:
     """The decision, the region, probabilities, and the uncertainties in nats."""
     split, region = credal.uncertainty(), trained.region(credal, options)
     chosen = decisions(credal, options.decision)
