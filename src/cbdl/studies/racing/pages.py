@@ -238,8 +238,8 @@ def of_widths(table: Table, split: str) -> Part:
         rows=tuple(rows),
         lessons=(),
         numbers=numbers,
-        caption=f"Multi-step coverage against mean width, {split} split: curves at equal width, averaged over seeds; dots: "
-        "the regions at 0.9, 0.95 and 0.99, whose widths differ from seed to seed.",
+        caption=f"Multi-step coverage against mean width, {split} split: curves at equal width, averaged over seeds; "
+        "dots: the regions at 0.9, 0.95 and 0.99, whose widths differ from seed to seed.",
         draw=partial(
             figures.coverage, panels={test: curves(table, split, test) for test in table.tests(split)}
         ),
