@@ -116,7 +116,7 @@ def test_a_line_of_the_log_that_was_cut_short_is_no_line(place, tmp_path, kept):
 
 
 STOPPED = """
-import os, signal, sys
+import os, signal, sys, time
 from cbdl.tables import answering
 answer, count = answering.answer_file, iter(range(9))
 
@@ -127,6 +127,8 @@ def counted(*arguments):
 
 def dying(*arguments):
     os.kill(os.getpid(), int(sys.argv.pop()))
+    for _ in range(1000):  # whichever thread the signal comes to, this one hears of it soon
+        time.sleep(0.01)
     yield
 
 answering.answer_file = counted

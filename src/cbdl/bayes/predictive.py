@@ -160,13 +160,19 @@ def outputs(
         per_row = cohort.size * size * activations(cohort.forward.network, x[:1])
         count = max(1, min(draws, limit // 4 // per_draw))
         rows = max(1, limit // 2 // (per_row * count))
-        stream = mix(learned.seed, "predict", s)
         for a in range(0, draws, count):
             some = min(count, draws - a)
-            theta, noise = posterior.sample(some, stream, a), posterior.noises(some, stream, a)
+            theta, noise = parameters(learned, s, some, a)
             for b in range(0, x.shape[0], rows):
                 out = posterior.outputs(cohort, theta, x[b : b + rows])
                 yield s, learned.places(s), slice(a, a + some), slice(b, b + rows), out, noise
+
+
+def parameters(learned: Learned, s: int, draws: int, start: int = 0) -> tuple[Tensor, Tensor]:
+    """What predictions of likelihood `s` are made with: parameters (members, draws, P) of its networks, and those of
+    its noise (members, draws, Q), draws number start, start + 1, ... of the model's stream."""
+    posterior, stream = learned.parts[s].posterior, mix(learned.seed, "predict", s)
+    return posterior.sample(draws, stream, start), posterior.noises(draws, stream, start)
 
 
 def activations(network: nn.Module, x: Tensor) -> int:

@@ -21,7 +21,7 @@ app = typer.Typer(**SETTINGS)
 
 @app.command(epilog="\b\nExample:\n  cbdl study demo --profile smoke --out results")
 def study(
-    name: Annotated[str, typer.Argument(help="Which one: demo, methods, racing or tables.")],
+    name: Annotated[str, typer.Argument(help="Which one: demo, methods, pancreas, racing or tables.")],
     profile: Annotated[
         ProfileName, typer.Option(help="smoke: under a minute; cpu: two cores; paper: its own settings.")
     ] = ProfileName.cpu,
@@ -30,7 +30,8 @@ def study(
     ] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     only: Annotated[
-        str | None, typer.Option(help="Names with commas between them: only these of the study's tables.")
+        str | None,
+        typer.Option(help="Names with commas between them: only these of the study's tables or patients."),
     ] = None,
     track: Annotated[
         str | None,

@@ -197,7 +197,7 @@ def intervals(
     ax.set_xticks(place[::every], names[::every])
     if max(map(len, names)) > 4 and len(names) > 4:
         ax.tick_params(axis="x", rotation=45)
-    legend(ax, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, columnspacing=1.2)
+    legend(ax)
     return ax
 
 

@@ -73,7 +73,7 @@ def band(
             *(np.asarray(d, dtype=np.float64).ravel() for d in data), ".", ms=4, color="0.25", label="data"
         )
     ax.set(xlabel="x", ylabel="y", xlim=(at[0], at[-1]))
-    legend(ax, loc="best")
+    legend(ax)
     return ax
 
 
@@ -168,7 +168,7 @@ def density(
     ax.axhline(0, color="0.3", lw=0.8)
     ax.set(xlabel="y", ylabel="density", xlim=(y[0], y[-1]))
     ax.set_yticks([tick for tick in ax.get_yticks() if 0 <= tick <= 1.05 * high.max()])
-    legend(ax, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    legend(ax)
     return ax
 
 

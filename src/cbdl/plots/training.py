@@ -90,7 +90,7 @@ def rhat(diagnostics: Diagnostics, ax: Axes | None = None) -> Axes:
     ax.set(xlabel="R-hat of predictions", xlim=(0.98, max(1.1 * MIXED, 1.05 * float(values.max()))))
     ax.set_yticks(place, [str(row.member) for row in rows])
     ax.invert_yaxis()
-    legend(ax, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+    legend(ax)
     return ax
 
 

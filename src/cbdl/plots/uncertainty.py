@@ -172,7 +172,7 @@ def reliability(results: Reliability | Mapping[str, Reliability], ax: Axes | Non
         ax.plot(x, y, color=look.colour, ls=look.stroke, lw=1)
         ax.scatter(x, y, s=8 + 180 * share, marker=look.mark, color=look.colour, alpha=0.75, label=label)
     ax.set(xlabel="confidence", ylabel="accuracy", aspect="equal", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-    legend(ax, loc="best", markerscale=0.6)
+    legend(ax, markerscale=0.6)
     return ax
 
 

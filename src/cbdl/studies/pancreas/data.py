@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -88,6 +89,13 @@ def dose_range(patients: Patients) -> tuple[Array, Array]:
     return np.maximum(1.0 - spread, 0.0), 1.0 + spread
 
 
+@cache
+def known_dose_range(name: str) -> tuple[float, float]:
+    """`dose_range` of one virtual patient, computed once."""
+    low, high = dose_range(virtual_patients([name]))
+    return float(low[0]), float(high[0])
+
+
 def random_levels(generator: np.random.Generator, steps: int) -> Array:
     """Levels (steps,), uniform on [0, 1], each held for a geometric time of mean `MEAN_HOLD` steps."""
     levels = generator.random(steps)
@@ -116,7 +124,11 @@ def simulate_episodes(
     patients = virtual_patients(names)
     checked_count(episodes, "episodes", "the number of episodes per patient")
     low, high = checked_range(glucose, "glucose", LEAST_GLUCOSE, MOST_GLUCOSE, "mg/dL")
-    safe = dose_range(patients) if doses is None else checked_range(doses, "doses", 0.0, 100.0, "basal")
+    safe = (
+        np.array([known_dose_range(name) for name in names]).T
+        if doses is None
+        else checked_range(doses, "doses", 0.0, 100.0, "basal")
+    )
 
     streams = _streams(seed, names, episodes)
     initial = np.array([scenario.uniform(low, high) for scenario, _ in streams])
