@@ -74,8 +74,8 @@ def mean_field(epochs: int) -> Method:
 def sampled(epochs: int) -> Method:
     """Two chains of microcanonical Langevin Monte Carlo, of full length for the paper's 200 epochs.
 
-    On validation windows of two patients that are not reported, one chain had an NLL of 3.82 and 3.84 nats, mean field of
-    20 epochs 3.84 and 3.89. Point estimates (`Ensemble`) took longer than mean field and were no better.
+    On validation windows of two patients that are not reported, one chain had an NLL of 3.82 and 3.84 nats, mean field
+    of 20 epochs 3.84 and 3.89. Point estimates (`Ensemble`) took longer than mean field and were no better.
     """
     share = min(1.0, epochs / 200)
     return MCLMC(

@@ -185,7 +185,7 @@ def _cells(own: Spreads) -> tuple[str, ...]:
 
 def _area(value: float) -> str:
     """Square metres as square decimetres, in four characters or so."""
-    return f"{100 * value:.{1 if value < 1 else 0}f}"
+    return f"{100 * value:.{1 if value < 0.1 else 0}f}"
 
 
 def _plain(own: Spreads) -> dict[str, Any]:
@@ -238,7 +238,8 @@ def of_widths(table: Table, split: str) -> Part:
         rows=tuple(rows),
         lessons=(),
         numbers=numbers,
-        caption=f"Multi-step coverage against mean width, {split} split; dots: regions at 0.9, 0.95 and 0.99.",
+        caption=f"Multi-step coverage against mean width, {split} split: curves at equal width, averaged over seeds; "
+        "dots: the regions at 0.9, 0.95 and 0.99, whose widths differ from seed to seed.",
         draw=partial(
             figures.coverage, panels={test: curves(table, split, test) for test in table.tests(split)}
         ),
