@@ -6,7 +6,7 @@ import { element } from "./answer.js";
 
 const DOTS = 32;
 const BLOCK = 4;
-const INK = 312; // dots: the mean of the training digits, and of each of the ten; a one has thicker strokes than an eight
+const INK = 312; // dots: the mean of scikit-learn's 1,797 digits; means of the ten classes are 303 to 330, so a one has thick strokes
 const WIDTHS = [2.5, 10.5];
 const STEP = 1 / 24;
 
