@@ -117,6 +117,7 @@ def test_a_line_of_the_log_that_was_cut_short_is_no_line(place, tmp_path, kept):
 
 STOPPED = """
 import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background would not hear it
 from cbdl.tables import answering
 answer, count = answering.answer_file, iter(range(9))
 
