@@ -11,7 +11,7 @@ from cbdl import plots
 from cbdl.studies.pancreas import runs
 from cbdl.studies.pancreas.comparison import improvement, paired
 from cbdl.studies.pancreas.plans import PATIENTS, PLANS, TUNED_ON
-from cbdl.studies.pancreas.shelf import Shelf
+from cbdl.studies.shelf import Shelf
 
 
 @pytest.fixture(scope="module")

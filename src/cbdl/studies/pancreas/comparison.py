@@ -10,7 +10,7 @@ from cbdl.studies.pancreas.episodes import Cases
 from cbdl.studies.pancreas.metrics import GlucoseMetrics, Zones, time_below, time_unsafe
 from cbdl.studies.pancreas.patients import Array, virtual_patients
 from cbdl.studies.pancreas.sensor import SAMPLE_MINUTES
-from cbdl.studies.pancreas.shelf import Arrays
+from cbdl.studies.shelf import Arrays
 
 LEVEL = 0.95
 """Of intervals."""

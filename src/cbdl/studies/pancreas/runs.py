@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
-import torch
 
+from cbdl.studies import workers
 from cbdl.studies.pancreas.controllers import Basal, BasalBolus, Controller, Oracle, Predictive, highest_dose
 from cbdl.studies.pancreas.cost import REACH, Weights
 from cbdl.studies.pancreas.episodes import Cases, Lanes, run
@@ -20,7 +17,7 @@ from cbdl.studies.pancreas.forecasts import LOOKS, RULES, Forecaster, Rule
 from cbdl.studies.pancreas.members import ALPHAS, LINE_UPS, SEEDS, LineUp, Trained, train
 from cbdl.studies.pancreas.networks import Networks
 from cbdl.studies.pancreas.plans import Plan
-from cbdl.studies.pancreas.shelf import Arrays, Key, Shelf
+from cbdl.studies.shelf import Arrays, Key, Shelf
 from cbdl.studies.study import Context
 from cbdl.studies.tables.contestant import code
 
@@ -157,11 +154,6 @@ def _digest(arrays: Arrays) -> str:
     return f"{sum(float(np.abs(own).sum(dtype=np.float64)) for own in weights):.9g}"
 
 
-def _alone(task: Training | Control) -> Arrays:
-    torch.set_num_threads(1)
-    return task.do()
-
-
 # --- all of it ----------------------------------------------------------------------------------------------
 
 
@@ -192,7 +184,9 @@ def results(context: Context, plan: Plan, names: tuple[str, ...]) -> Results:
         for own in LINE_UPS
         for name in names
     ]
-    learned = _done(context, shelf, plan, trainings, lambda task: f"trained {task.line_up}, {task.patient}")
+    learned = workers.done(
+        context, shelf, plan.workers, trainings, lambda task: f"trained {task.line_up}, {task.patient}"
+    )
     by_seed = {
         (seed, own.name): tuple(
             learned[Training(own.name, n, plan.samples, plan.epochs, seed)] for n in names
@@ -211,7 +205,7 @@ def results(context: Context, plan: Plan, names: tuple[str, ...]) -> Results:
         for own in CONTESTANTS
         for seed in seeds
     ]
-    ran = _done(context, shelf, plan, loops, lambda task: f"controlled by {task.contestant}")
+    ran = workers.done(context, shelf, plan.workers, loops, lambda task: f"controlled by {task.contestant}")
     days = {
         own.name: _joined([ran[one] for one in loops if one.contestant == own.name]) for own in CONTESTANTS
     }
@@ -221,38 +215,6 @@ def results(context: Context, plan: Plan, names: tuple[str, ...]) -> Results:
 
 def _joined(parts: Sequence[Arrays]) -> Arrays:
     return {name: np.concatenate([own[name] for own in parts], axis=2) for name in SHOWN}
-
-
-def _done(
-    context: Context, shelf: Shelf, plan: Plan, tasks: Sequence[Any], words: Callable[[Any], str]
-) -> dict[Any, Arrays]:
-    """What comes of all tasks; what is not there is done, in processes if there are several, and kept."""
-    done: dict[Any, Arrays] = {}
-    for task in tasks:
-        there = shelf.get(task.key)
-        if there is not None:
-            done[task] = there
-            context.note(f"  {words(task)} (kept)")
-    missing = [task for task in tasks if task not in done]
-    for task, arrays, seconds in _worked(missing, plan.workers):
-        shelf.put(task.key, arrays)
-        done[task] = arrays
-        context.note(f"  {words(task)}: {seconds:.0f} s")
-    return done
-
-
-def _worked(tasks: Sequence[Any], most: int) -> Iterator[tuple[Any, Arrays, float]]:
-    workers = min(most, len(tasks), os.cpu_count() or 1)
-    begin = time.perf_counter()
-    if workers <= 1:
-        for task in tasks:
-            begin = time.perf_counter()
-            yield task, task.do(), time.perf_counter() - begin
-        return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        waiting = {pool.submit(_alone, task): task for task in tasks}
-        for future in as_completed(waiting):
-            yield waiting[future], future.result(), time.perf_counter() - begin
 
 
 def settings() -> dict[str, Any]:

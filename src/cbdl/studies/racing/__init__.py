@@ -8,6 +8,7 @@ command goes on after it was stopped.
 
 from collections.abc import Iterator
 
+from cbdl.studies import verdict
 from cbdl.studies.kept import Shelf
 from cbdl.studies.part import Part
 from cbdl.studies.racing import pages, verdicts
@@ -75,7 +76,7 @@ def parts(context: Context) -> Iterator[Part]:
     speed = None if smoke else _speed(context, world)  # a moment's run has no time worth telling
     if speed is not None:
         yield pages.of_speed(speed)
-    yield pages.of_verdicts(
+    yield verdict.part(
         "claims",
         "The paper's claims, and what is left of them at equal width",
         "Of the mean-field line-up (MF), means over seeds, the least of the three levels: by how much CBDL covers more "
@@ -83,7 +84,7 @@ def parts(context: Context) -> Iterator[Part]:
         "it is deflated to EBNN's mean width.",
         list(verdicts.claims(table)),
     )
-    yield pages.of_verdicts(
+    yield verdict.part(
         "goals",
         "Goals",
         "Of ours with calibrated regions, blocked split, means over seeds. At EBNN's width: by how much the multi-step "

@@ -1,8 +1,6 @@
 """Verdicts: what the paper claims and what this study is held to, each with the value that this run reached."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -11,34 +9,12 @@ from cbdl.studies.racing.members import OURS, PAPER
 from cbdl.studies.racing.runs import IN, RACE, SHIFTS
 from cbdl.studies.racing.speed import Speed
 from cbdl.studies.racing.tables import Table
+from cbdl.studies.verdict import Verdict
 
 POINTS = 0.02
 """By how much coverage at equal width is to be better."""
 SIMULATION, PREDICTION = 15.0, 1.0
 """Seconds."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """`value` is None where the run has nothing to tell it from; it then neither holds nor fails."""
-
-    what: str
-    bound: float
-    value: float | None
-    unit: str = ""
-    kind: Literal["at least", "above", "at most"] = "at least"
-
-    @property
-    def holds(self) -> bool | None:
-        if self.value is None:
-            return None
-        if self.kind == "at most":
-            return self.value <= self.bound
-        return self.value > self.bound if self.kind == "above" else self.value >= self.bound
-
-    @property
-    def asked(self) -> str:
-        return f"{self.kind} {self.bound:g}{self.unit}"
 
 
 def _mean(values: Sequence[float]) -> float | None:

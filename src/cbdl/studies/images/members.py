@@ -1,0 +1,102 @@
+"""Members: which networks are trained, one by one, for all lines of the comparison.
+
+Mean-field members are the paper's: priors of one family that differ by their seed. Ordinary members are the modes of
+one prior, each from its own start: the deep ensemble, and the networks of ours. Robust ones learn from the worst share
+of every batch. One network learns with dropout masks. All of them have the same architecture and epochs.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+import cbdl
+from cbdl.bayes.methods import Dropout, Ensemble, MeanField, Method
+from cbdl.bayes.train import TrainingWarning
+from cbdl.data import Images
+from cbdl.engines import Local
+
+LineUp = Literal["mean field", "ordinary", "robust", "dropout"]
+LINE_UPS: dict[LineUp, int] = {"ordinary": 4, "robust": 4, "mean field": 4, "dropout": 1}
+"""How many members each has, in the order of training."""
+LEAST = 0.5
+"""The smallest share of worst rows that a robust member learns from."""
+PRIOR = cbdl.priors.Normal(0.0, 1.0)
+
+Net = Literal["lenet", "resnet8", "resnet20"]
+
+
+@dataclass(frozen=True)
+class Training:
+    """How members are trained."""
+
+    net: Net
+    epochs: int
+    rate: float
+    batch: int = 128
+    temperature: float = 1.0
+    """Of the mean-field members: the weight of KL(q || prior) / N; 1 is Bayes' rule."""
+    dropout: float = 0.1
+    augment: bool = False
+    """Whether training images are shifted and mirrored at random, anew in every epoch."""
+
+
+def net_for(name: Net, images: Images) -> Callable[[], nn.Module]:
+    """The architecture for images of this colour and size."""
+    channels, side = images.x.shape[1], images.x.shape[-1]
+    if name == "lenet":
+        return cbdl.nets.lenet(images.classes, channels, side)
+    make = {"resnet8": cbdl.nets.resnet8, "resnet20": cbdl.nets.resnet20}[name]
+    return make(images.classes, channels)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Bytes to numbers around 0: channel by channel, with mean and deviation of the training rows."""
+
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+    @classmethod
+    def of(cls, images: Images) -> Scale:
+        x = images.x.double().div_(255).transpose(0, 1).flatten(1)
+        return cls(tuple(x.mean(1).tolist()), tuple(x.std(1).tolist()))
+
+    def __call__(self, images: Images) -> Tensor:
+        """(n, channels, side, side) float32."""
+        mean, deviation = (torch.tensor(v).view(1, -1, 1, 1) for v in (self.mean, self.deviation))
+        return (images.floats() - mean) / deviation
+
+
+def model_for(line_up: LineUp, place: int, how: Training, images: Images, seed: int) -> cbdl.CBDL:
+    """The untrained member number `place` of a line-up."""
+    net = net_for(how.net, images)
+    own = 1000 * seed + place
+    plain = cbdl.likelihoods.Categorical(net)
+    prior: cbdl.bayes.priors.PriorLike = PRIOR
+    method: Method = Ensemble(how.epochs, how.batch, how.rate, restarts=1)
+    if line_up == "mean field":
+        prior = cbdl.priors.seeded(PRIOR, LINE_UPS[line_up], seed=1000 * seed)[place]
+        method = MeanField(how.epochs, how.batch, how.rate, temperature=how.temperature)
+    elif line_up == "robust":
+        plain = cbdl.constructions.robust(net, LINE_UPS[line_up], LEAST)[place]
+        own += 100
+    elif line_up == "dropout":
+        method = Dropout(how.epochs, how.batch, how.rate, p=how.dropout)
+        own += 200
+    return cbdl.CBDL([prior], [plain], method, seed=own, standardize=False, engine=Local(), verbose=False)
+
+
+def trained(line_up: LineUp, place: int, how: Training, images: Images, seed: int) -> cbdl.CBDL:
+    """A member that has learned from the images."""
+    model = model_for(line_up, place, how, images, seed)
+    x = Scale.of(images)(images)
+    with warnings.catch_warnings():
+        # As many epochs as the profile has, for everyone: that more would help is known.
+        warnings.simplefilter("ignore", TrainingWarning)
+        return model.fit(x, images.y)
