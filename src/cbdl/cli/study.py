@@ -10,7 +10,7 @@ import typer
 
 from cbdl.cli import show
 from cbdl.cli.options import Json, ProfileName
-from cbdl.cli.reporting import note, print_json, reported
+from cbdl.cli.reporting import fail, note, print_json, reported
 from cbdl.cli.settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ app = typer.Typer(**SETTINGS)
 
 @app.command(epilog="\b\nExample:\n  cbdl study demo --profile smoke --out results")
 def study(
-    name: Annotated[str, typer.Argument(help="Which one: demo, methods, pancreas, racing or tables.")],
+    name: Annotated[
+        str, typer.Argument(help="Which one: demo, images, methods, pancreas, racing or tables.")
+    ],
     profile: Annotated[
         ProfileName, typer.Option(help="smoke: under a minute; cpu: two cores; paper: its own settings.")
     ] = ProfileName.cpu,
@@ -39,13 +41,22 @@ def study(
             help="Of racing: a centre-line CSV file, its folder, a name in $CBDL_DATA/tracks, or embedded."
         ),
     ] = None,
+    train: Annotated[
+        str | None,
+        typer.Option(
+            help="Of images: the data set to train on, mnist, fashion, cifar or svhn; or all of them."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run a study and write its report.
 
     Tables in the terminal; in the folder a page, the tables as Markdown and CSV, the figures, and all numbers as JSON.
     """
-    chosen = [] if only is None else [one.strip() for one in only.split(",") if one.strip()]
+    if train is not None and name != "images":
+        fail(f"--train is {train!r}, but {name} is not trained on a data set of images; leave it out", 2)
+    some = [names for names in (only, None if train == "all" else train) if names is not None]
+    chosen = [one.strip() for one in ",".join(some).split(",") if one.strip()]
     run_study(name, profile.value, out or Path("results") / name, seed, as_json, chosen, track)
 
 

@@ -33,7 +33,7 @@ class Shelf:
             return None
         try:
             with (
-                open(self.folder / _name(key), "rb") as whole,
+                open(self.folder / file_name(key), "rb") as whole,
                 np.load(whole, allow_pickle=False) as file,
             ):
                 own = {name: file[name] for name in file.files}
@@ -45,7 +45,7 @@ class Shelf:
         """Keep `arrays` under `key`."""
         if self.folder is None:
             return
-        with files.whole_binary(self.folder / _name(key)) as file:
+        with files.whole_binary(self.folder / file_name(key)) as file:
             whole: Arrays = {"key": np.array(_text(key)), **arrays}
             np.savez_compressed(file, allow_pickle=False, **whole)
 
@@ -54,6 +54,7 @@ def _text(key: Key) -> str:
     return json.dumps(dict(key), sort_keys=True)
 
 
-def _name(key: Key) -> str:
+def file_name(key: Key) -> str:
+    """A name that a person can read, with a digest of the whole key."""
     words = re.sub(r"[^a-z0-9]+", "-", str(key["name"]).lower()).strip("-")
     return f"{words}-{hashlib.sha256(_text(key).encode()).hexdigest()[:12]}.npz"

@@ -19,7 +19,7 @@ from cbdl.tables.files import UsageError
 
 Profile = Literal["smoke", "cpu", "paper"]
 """Under a minute, for the tests; as long as two cores need for sound numbers; the paper's own settings."""
-NAMES = ("demo", "methods", "pancreas", "racing", "tables")
+NAMES = ("demo", "images", "methods", "pancreas", "racing", "tables")
 """The studies, each a module of `cbdl.studies`."""
 
 

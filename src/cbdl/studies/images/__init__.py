@@ -1,0 +1,61 @@
+"""(Predictive) Uncertainty Quantification: the paper's study of images, with the best of the field beside it.
+
+sources -> members -> answers -> lines -> measures -> tables, claims, goals
+
+`CBDL_DATA=... cbdl study images --train mnist --profile cpu --out DIR`. Trained members are kept in DIR/members, what
+they answered and what was measured in DIR/runs, so that the same command goes on after it was stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cbdl.studies import verdict
+from cbdl.studies.images import pages, runs, verdicts
+from cbdl.studies.images.plans import PLANS
+from cbdl.studies.images.sources import SOURCES
+from cbdl.studies.images.tables import Table
+from cbdl.studies.part import Part
+from cbdl.studies.study import Context, Study
+
+
+def parts(context: Context) -> Iterator[Part]:
+    """Source by source: clean, corrupted and foreign rows; then detection on all pairs, claims and goals."""
+    sources, about = runs.chosen(context)
+    if about:
+        context.note(f"\n{about}")
+    done = []
+    for result in runs.results(context, PLANS[context.profile], sources):
+        done.append(result)
+    table = Table(tuple(done))
+    for source in table.sources:
+        yield pages.of_scores(table, source)
+        yield pages.of_corrupted(table, source, "epistemic", "epistemic")
+        yield pages.of_corrupted(table, source, "aleatoric", "aleatoric")
+        yield pages.of_rejection(table, source)
+        yield pages.of_noises(table, source)
+        yield pages.of_foreign(table, source)
+    for measure in ("epistemic", "aleatoric", "total"):
+        yield pages.of_detection(table, measure, measure)
+    yield pages.of_measures(table)
+    yield verdict.part(
+        "claims",
+        "The paper's claims, with the paper's recipe",
+        "Of the mean-field members, on the data, networks and epochs of this profile.",
+        list(verdicts.claims(table)),
+    )
+    yield verdict.part(
+        "goals",
+        "Goals",
+        "Of ours. The deterministic network is the mean of the deep ensemble's members.",
+        list(verdicts.goals(table)),
+    )
+
+
+STUDY = Study(
+    "images",
+    "Uncertainty of images: corrupted, foreign, rejected",
+    ("smoke", "cpu", "paper"),
+    parts,
+    choices=tuple(SOURCES),
+)

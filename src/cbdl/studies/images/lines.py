@@ -1,0 +1,145 @@
+"""Lines of the comparison: what each makes of its members' answers, for any rows.
+
+All of them end in the same numbers per row: a point prediction, total, aleatoric and epistemic uncertainty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from cbdl import baselines, constructions
+from cbdl.credal import CategoricalCredalSet, CredalSet
+from cbdl.credal.floor import class_floor
+from cbdl.evaluate.estimate import Floats
+from cbdl.studies.images.answers import DRAWS
+from cbdl.studies.images.members import LINE_UPS, LineUp
+from cbdl.studies.images.sources import VALIDATION
+from cbdl.studies.shelf import Arrays
+
+CBDL, EBNN, EBNN_LABEL, BNN = "CBDL", "EBNN", "EBNN label", "BNN"
+ENSEMBLE, DROPOUT, WRAPPER, ROBUST = "ensemble", "dropout", "wrapper", "CreDRO"
+OURS, AVERAGED = "ours", "ours averaged"
+LINES = (CBDL, EBNN, EBNN_LABEL, BNN, ENSEMBLE, DROPOUT, WRAPPER, ROBUST, OURS, AVERAGED)
+"""In the order of the tables."""
+CREDAL = (CBDL, WRAPPER, ROBUST, OURS)
+"""Those that answer with a set."""
+
+
+@dataclass(frozen=True, eq=False)
+class Said:
+    """What a line says of n rows: `point` (n, J), and (n,) each of the three uncertainties; `more` by name."""
+
+    point: Floats
+    total: Floats
+    aleatoric: Floats
+    epistemic: Floats
+    more: dict[str, Floats] = field(default_factory=dict)
+
+    def at(self, rows: slice) -> Said:
+        """Of some of the rows."""
+        more = {name: values[rows] for name, values in self.more.items()}
+        return Said(self.point[rows], self.total[rows], self.aleatoric[rows], self.epistemic[rows], more)
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The answers of all members trained on one source by one seed, and the labels of the validation rows."""
+
+    members: Mapping[tuple[LineUp, int], Arrays]
+    labels: Floats
+
+    def stacked(self, line_up: LineUp, sets: Sequence[str], what: str) -> Floats:
+        """(n, m, ...): of all members of a line-up, the rows of the sets one after the other."""
+        own = [
+            np.concatenate([self.members[line_up, place][f"{name}/{what}"] for name in sets])
+            for place in range(LINE_UPS[line_up])
+        ]
+        return np.stack(own, 1).astype(np.float64)
+
+
+def said(answers: Answers, sets: Sequence[str], thorough: bool) -> dict[str, Said]:
+    """Every line on the rows of some sets, one after the other; `thorough`: with all measures and the floor."""
+    draws = answers.stacked("mean field", sets, "averages")
+    hull = CategoricalCredalSet(draws[:, :, 0])
+    members, known = (answers.stacked("ordinary", sets, what) for what in ("log_probs", "known"))
+    lines = {
+        CBDL: _credal(hull, thorough),
+        EBNN: _averaged(baselines.ebnn(hull, "paper")),
+        EBNN_LABEL: _averaged(baselines.ebnn(hull, "label")),
+        BNN: _drawn(
+            draws[:, best(answers), 0], answers.stacked("mean field", sets, "entropy")[:, best(answers)]
+        ),
+        ENSEMBLE: _averaged(baselines.from_draws(_probs(members))),
+        DROPOUT: _drawn(
+            answers.stacked("dropout", sets, "averages")[:, 0, 0],
+            answers.stacked("dropout", sets, "entropy")[:, 0],
+        ),
+        WRAPPER: _credal(constructions.wrapper(_probs(members)), thorough),
+        ROBUST: _credal(
+            constructions.wrapper(_probs(answers.stacked("robust", sets, "log_probs"))), thorough
+        ),
+        OURS: _ours(members, known, thorough),
+        AVERAGED: _average_of_ours(members, known),
+    }
+    if thorough:
+        averages = torch.from_numpy(draws)
+        floor = class_floor(averages, torch.full((len(averages),), DRAWS)).numpy()
+        lines[CBDL].more["floor"] = floor
+    return lines
+
+
+def best(answers: Answers) -> int:
+    """The mean-field member with the lowest validation NLL."""
+    draws = answers.stacked("mean field", [VALIDATION], "averages")[:, :, 0]
+    y = answers.labels.astype(np.int64)
+    own = np.take_along_axis(draws, y[:, None, None], -1)[..., 0]
+    return int(np.log(np.maximum(own, 1e-12)).mean(0).argmax())
+
+
+def _probs(log_probs: Floats) -> Floats:
+    """Single precision may not sum to 1 exactly."""
+    p = np.exp(log_probs)
+    return np.asarray(p / p.sum(-1, keepdims=True))
+
+
+def _averaged(own: baselines.Averaged) -> Said:
+    point = np.asarray(own.prediction.center())
+    return Said(point, *(np.asarray(values) for values in (own.total, own.aleatoric, own.epistemic)))
+
+
+def _drawn(probs: Floats, entropy: Floats) -> Said:
+    """One network: H(mean p) = mean H(p), which is `entropy`, + mutual information."""
+    total = np.asarray(CategoricalCredalSet(probs[:, None]).upper_entropy())
+    return Said(probs, total, entropy, np.maximum(total - entropy, 0.0))
+
+
+def _credal(sets: CredalSet, thorough: bool, point: Floats | None = None) -> Said:
+    split = sets.uncertainty()
+    more = {}
+    if thorough:
+        more = {
+            "epistemic_lower": np.asarray(split.epistemic_lower),
+            "hartley": np.asarray(sets.generalized_hartley()),
+        }
+    center = np.asarray(sets.center()) if point is None else point
+    parts = (np.asarray(values) for values in (split.total, split.aleatoric, split.epistemic))
+    return Said(center, *parts, more)
+
+
+def _ours(log_probs: Floats, known: Floats, thorough: bool) -> Said:
+    """The networks' box with a background of every label. Its point is their average: the element of the set in which
+    the background is labelled as they would."""
+    probs = _probs(log_probs)
+    return _credal(constructions.with_background(probs, known), thorough, probs.mean(1))
+
+
+def _average_of_ours(log_probs: Floats, known: Floats) -> Said:
+    """All members of ours, a network and a label of the background each, averaged: what a set adds, this lacks."""
+    probs, share = _probs(log_probs), known[..., None, None]
+    classes = probs.shape[-1]
+    members = share * probs[:, :, None] + (1 - share) * np.eye(classes)
+    return _averaged(baselines.from_draws(members.reshape(len(probs), -1, classes)))

@@ -1,0 +1,40 @@
+"""Plans: how much of the study each profile runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cbdl.studies.images.members import Training
+from cbdl.studies.images.sources import SOURCES, STAND_IN, Sizes
+from cbdl.studies.study import Profile
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A profile: how members are trained on each source, on how many rows they are asked, and with how many seeds."""
+
+    trainings: dict[str, Training]
+    sizes: dict[str, Sizes]
+    seeds: int = 1
+    workers: int = 1
+
+
+_GREY, _COLOUR = Training("lenet", 6, 2e-3), Training("resnet8", 6, 5e-3)
+_MANY, _FEW = Sizes(None, 2000, 2000, 300), Sizes(None, 2000, 1000, 100)
+_PAPER = Training("resnet20", 200, 1e-3)
+_DIGITS = Training("lenet", 6, 4e-3, batch=64)
+
+PLANS: dict[Profile, Plan] = {
+    "smoke": Plan({STAND_IN: _DIGITS}, {STAND_IN: Sizes(None, 200, 200, 60)}),
+    "cpu": Plan(
+        {name: _GREY if own.grey else _COLOUR for name, own in SOURCES.items()} | {STAND_IN: _DIGITS},
+        {name: _MANY if own.grey else _FEW for name, own in SOURCES.items()} | {STAND_IN: Sizes()},
+        workers=2,
+    ),
+    "paper": Plan(
+        dict.fromkeys((*SOURCES, STAND_IN), _PAPER),
+        dict.fromkeys((*SOURCES, STAND_IN), Sizes()),
+        seeds=3,
+        workers=1,
+    ),
+}

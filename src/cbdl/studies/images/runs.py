@@ -1,0 +1,154 @@
+"""Running the study: every member of every source is trained and asked, then all lines are measured; all is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from cbdl.studies import workers
+from cbdl.studies.images import lines, measures
+from cbdl.studies.images.answers import ASKING, Asking
+from cbdl.studies.images.lines import Answers, Said
+from cbdl.studies.images.members import LINE_UPS
+from cbdl.studies.images.plans import Plan
+from cbdl.studies.images.sources import (
+    CLEAN,
+    DIGITS,
+    SEVERITIES,
+    SOURCES,
+    Rows,
+    Source,
+    available,
+    corrupted,
+    rows,
+)
+from cbdl.studies.kept import Shelf
+from cbdl.studies.shelf import Arrays
+from cbdl.studies.shelf import Shelf as ArrayShelf
+from cbdl.studies.study import Context
+from cbdl.studies.tables.contestant import code
+
+MEASURING = (*ASKING, *(f"studies/images/{name}.py" for name in ("lines", "measures", "runs")), "credal", "evaluate",
+             "baselines.py", "constructions")  # fmt: skip
+"""The code that decides what is measured."""
+STAND_IN_NOTE = (
+    "runs on scikit-learn's digits; `cbdl data fetch` downloads MNIST, Fashion-MNIST, CIFAR-10 and SVHN"
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What was measured with one source and seed."""
+
+    source: Source
+    seed: int
+    numbers: dict[str, Any]
+
+    @property
+    def foreign(self) -> list[str]:
+        return list(self.numbers["auroc"])
+
+
+def chosen(context: Context) -> tuple[list[Source], str]:
+    """The sources that are asked for and there, and what to say of them."""
+    if context.profile == "smoke":
+        return [DIGITS], f"The profile smoke {STAND_IN_NOTE}."
+    there = available()
+    wanted = [own for name, own in SOURCES.items() if context.wants(name) and name in there]
+    if not wanted:
+        missing = ", ".join(name for name in SOURCES if context.wants(name))
+        return [DIGITS], f"Without the files of {missing} the study {STAND_IN_NOTE}."
+    absent = [name for name in SOURCES if name not in there]
+    return wanted, f"Not there, and so left out: {', '.join(absent)}." if absent else ""
+
+
+def results(context: Context, plan: Plan, sources: Sequence[Source]) -> Iterator[Result]:
+    """Source by source, from what is kept or run now."""
+    home = None if context.folder is None else context.folder / "runs"
+    arrays, shelf = ArrayShelf(home), Shelf(home)
+    for source in sources:
+        for seed in range(context.seed, context.seed + plan.seeds):
+            tasks = [
+                Asking(source.name, line_up, place, seed, plan.trainings[source.name], plan.sizes[source.name],
+                       None if context.folder is None else context.folder / "members")
+                for line_up, count in LINE_UPS.items()
+                for place in range(count)
+            ]  # fmt: skip
+            answers = workers.done(context, arrays, plan.workers, tasks, lambda task: task.name)
+            key = {"table": source.name, "split": seed, "contestant": "lines", "sizes": asdict(plan.sizes[source.name]),
+                   "how": asdict(plan.trainings[source.name]), "code": code(*MEASURING)}  # fmt: skip
+
+            def measure(source: Source = source, seed: int = seed, answers: Any = answers) -> dict[str, Any]:
+                own = {(task.line_up, task.place): given for task, given in answers.items()}
+                return measured(rows(source, plan.sizes[source.name], seed), own, seed)
+
+            numbers, there = shelf.rows(key, measure)
+            context.note(f"  {source.title}, seed {seed}: measured{' (kept)' if there else ''}")
+            yield Result(source, seed, numbers)
+
+
+def measured(own: Rows, members: dict[Any, Arrays], seed: int) -> dict[str, Any]:
+    """All numbers of one source."""
+    answers = Answers(members, own.validation.y.numpy().astype(np.float64))
+    plain = [CLEAN, *own.foreign]
+    sizes = [len(own.tests), *(len(images) for images in own.foreign.values())]
+    by_set = dict(zip(plain, measures.joined(lines.said(answers, plain, thorough=True), sizes), strict=True))
+    y = own.tests.y.numpy().astype(np.float64)
+    clean = by_set[CLEAN]
+    return {
+        "rows": {"train": len(own.train), "tests": len(own.tests), "corrupted": len(own.corrupted)},
+        "scores": {line: measures.scores(said, y) for line, said in clean.items()},
+        "members": _members(answers, y),
+        "seconds": _seconds(members),
+        "means": {
+            name: {line: measures.means(s) for line, s in sets.items()} for name, sets in by_set.items()
+        },
+        "auroc": {
+            name: {line: measures.detection(clean[line], said) for line, said in by_set[name].items()}
+            for name in own.foreign
+        },
+        "corrupted": _corrupted(own, answers),
+    }
+
+
+def _corrupted(own: Rows, answers: Answers) -> dict[str, Any]:
+    """By noise, severity and line: mean uncertainties, areas and curves."""
+    names = [(noise, s) for noise in own.source.corruptions for s in SEVERITIES]
+    sets = [corrupted(noise, severity) for noise, severity in names]
+    whole = lines.said(answers, sets, thorough=False)
+    y = own.corrupted.y.numpy().astype(np.float64)
+    answer: dict[str, Any] = {noise: {} for noise in own.source.corruptions}
+    for (noise, severity), said in zip(names, measures.joined(whole, [len(y)] * len(sets)), strict=True):
+        answer[noise][str(severity)] = {line: _numbers(one, y) for line, one in said.items()}
+    return answer
+
+
+def _numbers(said: Said, y: Any) -> dict[str, Any]:
+    return {
+        **measures.means(said),
+        "accuracy": float((said.point.argmax(-1) == y).mean()),
+        "area": measures.area(said, y, "total"),
+        "area_epistemic": measures.area(said, y, "epistemic"),
+        "curve": measures.curve(said, y),
+    }
+
+
+def _members(answers: Answers, y: Any) -> dict[str, list[float]]:
+    """Accuracies of clean test rows by line-up."""
+    own: dict[str, list[float]] = {}
+    for line_up in LINE_UPS:
+        points = line_up in ("ordinary", "robust")
+        given = answers.stacked(line_up, [CLEAN], "log_probs" if points else "averages")
+        own[line_up] = measures.spread_of_members(given if points else given[:, :, 0], y)
+    return own
+
+
+def _seconds(members: dict[Any, Arrays]) -> dict[str, float]:
+    """Processor seconds of training, by line-up."""
+    own: dict[str, float] = dict.fromkeys(LINE_UPS, 0.0)
+    for (line_up, _), arrays in members.items():
+        own[line_up] += float(arrays["seconds"])
+    return own

@@ -1,0 +1,130 @@
+"""Verdicts: the paper's claims, and what this study is held to, each with the value that this run reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from cbdl.studies.images import published
+from cbdl.studies.images.lines import BNN, CBDL, EBNN, EBNN_LABEL, ENSEMBLE, OURS
+from cbdl.studies.images.sources import CLEAN, SOURCES, Source
+from cbdl.studies.images.tables import LEVELS, Table
+from cbdl.studies.verdict import Verdict
+
+POINT = 0.01
+PAIRS = 12
+SINGLE = {
+    ("mnist", "fashion"): 0.985,
+    ("fashion", "mnist"): 0.96,
+    ("mnist", "svhn"): 0.985,
+    ("mnist", "cifar"): 0.985,
+}
+"""The AUROC that is asked of single pairs."""
+
+
+# --- the paper --------------------------------------------------------------------------------------------
+
+
+def claims(table: Table) -> Iterator[Verdict]:
+    """(1) to (4) of the summary, of the paper's line, source by source."""
+    for source in table.sources:
+        yield from _growing(table, source)
+    for source in table.sources:
+        if source.grey:
+            for other in (EBNN, BNN):
+                gain = table.over_noises(source, CBDL, "area") - table.over_noises(source, other, "area")
+                yield Verdict(f"(2) {source.title}: area, CBDL - {other}", 0.0, gain, kind="above")
+    for source in table.sources:
+        ratios = [_ratio(table, source, name, "aleatoric") - _ratio(table, source, name, "epistemic")
+                  for name in table.foreign(source)]  # fmt: skip
+        yield Verdict(f"(3) {source.title}: increase of AU - of EU, least", 0.0, min(ratios), kind="above")
+    for source in table.sources:
+        yield from _detecting(table, source)
+
+
+def _growing(table: Table, source: Source) -> Iterator[Verdict]:
+    """High minus low severity, mean over noises."""
+    for line, measure, words in (
+        (CBDL, "epistemic", "EU"),
+        (CBDL, "aleatoric", "AU"),
+        (EBNN, "aleatoric", "AU"),
+        (EBNN_LABEL, "aleatoric", "AU"),
+    ):
+        low, high = (table.over_noises(source, line, measure, LEVELS[level]) for level in ("low", "high"))
+        yield Verdict(f"(1) {source.title}: {words} of {line}, high - low", 0.0, high - low, kind="above")
+
+
+def _ratio(table: Table, source: Source, foreign: str, measure: str) -> float:
+    own, clean = (table.means(source, rows, CBDL, measure) for rows in (foreign, CLEAN))
+    return own / max(clean, 1e-12)
+
+
+def _detecting(table: Table, source: Source) -> Iterator[Verdict]:
+    own = [table.auroc(source, name, CBDL) for name in table.foreign(source)]
+    for words, line, measure in (
+        ("its AU", CBDL, "aleatoric"),
+        ("EU of EBNN", EBNN, "epistemic"),
+        ("EU of BNN", BNN, "epistemic"),
+    ):
+        others = [table.auroc(source, name, line, measure) for name in table.foreign(source)]
+        gains = [a - b for a, b in zip(own, others, strict=True) if a is not None and b is not None]
+        what = f"(4) {source.title}: AUROC by EU - by {words}, mean"
+        yield Verdict(what, 0.0, float(np.mean(gains)), kind="above")
+
+
+# --- the goals --------------------------------------------------------------------------------------------
+
+
+def goals(table: Table) -> Iterator[Verdict]:
+    """What is asked of our line on the four data sets."""
+    real = [source for source in table.sources if source.name in SOURCES]
+    yield from _members(table)
+    pairs = [(s, name) for s in real for name in table.foreign(s)]
+    whole = len(pairs) == PAIRS
+    gains = [_auroc(table, s, name) - published.AUROC[s.name][name]["CBDL"][0] for s, name in pairs]
+    yield Verdict(f"pairs with AUROC above the paper's, of {PAIRS}", PAIRS, _count(gains) if whole else None)
+    mean = float(np.mean([_auroc(table, *pair) for pair in pairs])) if whole else None
+    yield Verdict("AUROC by EU, mean of the twelve pairs", 0.955, mean)
+    for (name, foreign), bound in SINGLE.items():
+        own = [_auroc(table, s, f) for s, f in pairs if (s.name, f) == (name, foreign)]
+        what = f"AUROC by EU, {SOURCES[name].title} -> {SOURCES[foreign].title}"
+        yield Verdict(what, bound, own[0] if own else None)
+    ahead = [_auroc(table, s, name) - _ensemble(table, s, name) for s, name in pairs]
+    yield Verdict("pairs with AUROC above the deep ensemble's", 9, _count(ahead) if whole else None)
+    areas = [table.over_noises(s, OURS, "area") - table.over_noises(s, ENSEMBLE, "area") for s in real]
+    equal = _count(areas, lambda gain: gain >= 0) if len(real) == len(SOURCES) else None
+    yield Verdict("data sets with an area of at least the deep ensemble's", 3, equal)
+    for name, source in SOURCES.items():
+        if source.grey:
+            own = [table.mean(s, lambda n: n["scores"][OURS]["ece"]) for s in real if s.name == name]
+            yield Verdict(f"ECE, {source.title}", 0.01, own[0] if own else None, kind="at most")
+
+
+def _members(table: Table) -> Iterator[Verdict]:
+    """How far the worst member is behind the deterministic network, the mean of the ordinary ones."""
+    for words, line_ups in (
+        ("ours", ("ordinary",)),
+        ("all lines", ("ordinary", "robust", "mean field", "dropout")),
+    ):
+        behind = [
+            table.mean(s, lambda n: float(np.mean(n["members"]["ordinary"])))
+            - min(table.mean(s, lambda n, u=u: min(n["members"][u])) for u in line_ups)  # type: ignore[misc]
+            for s in table.sources
+        ]
+        what = f"worst member of {words}, behind the deterministic network"
+        yield Verdict(what, POINT, max(behind), kind="at most")
+
+
+def _auroc(table: Table, source: Source, foreign: str, line: str = OURS) -> float:
+    value = table.auroc(source, foreign, line)
+    assert value is not None
+    return value
+
+
+def _ensemble(table: Table, source: Source, foreign: str) -> float:
+    return _auroc(table, source, foreign, ENSEMBLE)
+
+
+def _count(gains: list[float], counts: Callable[[float], bool] = lambda gain: gain > 0) -> float:
+    return float(sum(counts(gain) for gain in gains))
