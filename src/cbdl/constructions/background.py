@@ -96,7 +96,10 @@ def with_background(probs: ArrayLike, known: ArrayLike) -> IntervalCredalSet:
         raise ValueError(
             f"probs has shape {tuple(p.shape)}, known {tuple(k.shape[:-1])}; give one number per member"
         )
-    low, high = (k * p).amin(-2), (k * p + 1 - k).amax(-2).clamp_max(1.0)
+    low = (k * p).amin(-2)
+    high = torch.maximum(low, (k * p + (1 - k)).amax(-2)).clamp_max(
+        1.0
+    )  # where k = 1, rounding may cross them
     ends = (low, high) if isinstance(probs, Tensor) else (low.numpy(), high.numpy())
     return IntervalCredalSet(*ends)
 

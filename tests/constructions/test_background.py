@@ -1,0 +1,89 @@
+"""The background: densities are those of scipy's Normals, sets are those of the listed likelihoods."""
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+import cbdl
+from cbdl.constructions import background, with_background
+
+J, D = 3, 4
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, J, 900)
+    mix = rng.normal(size=(D, D))
+    return (4 * rng.normal(size=(J, D)))[y] + rng.normal(size=(900, D)) @ mix, y
+
+
+def test_the_density_is_that_of_the_likeliest_normal_with_the_covariance_within_classes(rows):
+    z, y = rows
+    own = background(z[:600], y[:600], z[600:], ridge=0.0)
+    means = np.stack([z[:600][y[:600] == j].mean(0) for j in range(J)])
+    rest = z[:600] - means[y[:600]]
+    truth = [multivariate_normal(mean, rest.T @ rest / 600).logpdf(z[600:]) for mean in means]
+    gap = np.max(truth, axis=0) - own.log_density(z[600:])
+    assert np.ptp(gap) < 1e-9
+
+
+def test_features_in_other_units_say_the_same(rows):
+    z, y = rows
+    units = np.array([1e-3, 5.0, 70.0, 1.0])
+    a, b = (
+        background(f(z[:600]), y[:600], f(z[600:])).known(f(z))
+        for f in (lambda x: x, lambda x: 3 + x * units)
+    )
+    assert np.allclose(a, b, atol=1e-9)
+
+
+def test_the_level_is_even_and_the_median_is_99_to_1(rows):
+    z, y = rows
+    own = background(z[:600], y[:600], z[600:], share=0.1)
+    known = own.known(z[600:])
+    assert (known < 0.5).mean() == pytest.approx(0.1, abs=0.01)
+    assert np.median(known) == pytest.approx(0.99, abs=1e-3)
+
+
+def test_a_feature_that_never_moves_in_training_gives_strangers_away(rows):
+    z, y = rows
+    still = np.column_stack([z, np.zeros(len(z))])
+    own = background(still[:600], y[:600], still[600:])
+    stranger = still[600:].copy()
+    stranger[:, -1] = 5.0
+    assert own.known(still[600:]).mean() > 0.9
+    assert own.known(stranger).max() < 0.01
+
+
+def test_the_set_is_the_box_of_all_networks_and_all_labels_of_the_background():
+    rng = np.random.default_rng(0)
+    probs, known = rng.dirichlet(np.ones(J), size=(20, 2)), rng.uniform(size=(20, 2))
+    share = known[..., None, None]
+    listed = share * probs[:, :, None] + (1 - share) * np.eye(J)
+    hull = cbdl.CategoricalCredalSet(listed.reshape(20, -1, J))
+    box = with_background(probs, known)
+    assert np.allclose(box.lower, hull.lower_probabilities())
+    assert np.allclose(box.upper, hull.upper_probabilities())
+    assert np.asarray(box.contains(probs.mean(1))).all()
+
+
+def test_what_is_known_is_the_network_and_what_is_not_is_everything():
+    p = np.array([[[0.7, 0.2, 0.1]]])
+    assert with_background(p, [[1.0]]).uncertainty().epistemic[0] == pytest.approx(0.0, abs=1e-9)
+    assert with_background(p, [[0.0]]).uncertainty().epistemic[0] == pytest.approx(np.log(3))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((np.zeros((5, 2)), [0, 1], np.zeros((3, 2))), "y has 2 labels for 5 rows"),
+        ((np.eye(4), [0, 1, 0, 1], np.zeros((3, 2))), "held_out has shape"),
+        ((np.full((4, 2), np.nan), [0, 1, 0, 1], np.zeros((3, 2))), r"features\[0\] is not finite"),
+    ],
+)
+def test_bad_rows_are_named(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        background(*arguments)
+    with pytest.raises(ValueError, match=r"share is 0\.7"):
+        background(np.eye(4), [0, 1, 0, 1], np.eye(4), share=0.7)

@@ -1,0 +1,126 @@
+"""The image study by its command: it runs without any data set, is kept and resumed, and says what it lacks."""
+
+import json
+
+import numpy as np
+import pytest
+
+from calls import called
+from cbdl import plots
+from cbdl.studies.images import answers, published, published_noises, runs
+from cbdl.studies.images.lines import CREDAL, LINES
+from cbdl.studies.images.members import LINE_UPS
+from cbdl.studies.images.plans import PLANS
+from cbdl.studies.images.sources import SOURCES
+from cbdl.studies.study import Context
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+    """One run by the command line: numbers, what was noted, the folder, the arguments."""
+    folder = tmp_path_factory.mktemp("images") / "report"
+    arguments = ("study", "images", "--train", "all", "--profile", "smoke", "--out", folder, "--json")
+    code, out, err = called(*arguments)
+    assert code == 0, err
+    return json.loads(out), err, folder, arguments
+
+
+def test_the_command_writes_tables_figures_and_numbers(smoke):
+    numbers, err, folder, _ = smoke
+    assert "runs on scikit-learn's digits" in err
+    assert {
+        "scores-digits",
+        "epistemic-digits",
+        "rejection-digits",
+        "foreign-digits",
+        "auroc-epistemic",
+    } <= set(numbers)
+    assert numbers == json.loads((folder / "numbers.json").read_text())
+    for name in numbers:
+        assert (folder / f"{name}.csv").exists()
+    for name in ("rejection-digits", "noises-digits", "auroc-epistemic"):
+        assert (folder / f"{name}.png").stat().st_size > 10_000
+    assert set(LINES) <= set(numbers["auroc-epistemic"]["digits -> scrambled"])
+
+
+def test_members_have_learned_and_lines_agree_with_them(smoke):
+    numbers, *_ = smoke
+    scores, members = numbers["scores-digits"]["lines"], numbers["scores-digits"]["members"]
+    assert {name: len(own) for name, own in members.items()} == LINE_UPS
+    assert min(min(own) for own in members.values()) > 0.5
+    assert scores["ensemble"]["accuracy"] == scores["ours"]["accuracy"] >= min(members["ordinary"])
+
+
+def test_sets_bound_what_they_should(smoke):
+    """The exact epistemic uncertainty is at least the paper's bound, and a box at least as uncertain as less of it."""
+    numbers, *_ = smoke
+    for line in CREDAL:
+        clean = numbers["measures"][f"digits, {line}"]["clean"]
+        assert clean["epistemic"] >= clean["epistemic_lower"] - 1e-9
+    foreign = numbers["foreign-digits"]
+    for rows in ("clean", "scrambled", "inverted", "textures"):
+        assert foreign["ours"][rows]["epistemic"] >= foreign["wrapper"][rows]["epistemic"] - 1e-9
+
+
+def test_a_second_run_reads_what_is_kept_and_says_the_same(smoke, monkeypatch):
+    numbers, _, _, arguments = smoke
+    monkeypatch.setattr(answers, "trained", None)  # nothing can be trained now
+    monkeypatch.setattr(plots, "available", lambda: False)  # figures take a while
+    code, out, err = called(*arguments)
+    assert code == 0
+    assert json.loads(out) == numbers
+    assert err.count("(kept)") == sum(LINE_UPS.values()) + 1
+
+
+def test_trained_members_are_kept_apart_from_their_answers(smoke, monkeypatch):
+    """Answers that are lost are asked again from the member that is there, and are the same."""
+    *_, folder, _ = smoke
+    file = next((folder / "runs").glob("digits-ordinary-0*.npz"))
+    before = dict(np.load(file))
+    [place] = [
+        p for p in (folder / "members").iterdir() if p.name.startswith("digits-ordinary-0") and p.is_dir()
+    ]
+    plan = PLANS["smoke"]
+    task = answers.Asking(
+        "digits", "ordinary", 0, 0, plan.trainings["digits"], plan.sizes["digits"], place.parent
+    )
+    monkeypatch.setattr(answers, "trained", None)
+    again = task.do()
+    assert all(np.allclose(again[name], before[name], atol=1e-5) for name in again if name != "seconds")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("study", "images", "--train", "cats"), "images has no 'cats'; only picks from mnist"),
+        (("study", "demo", "--train", "mnist"), "demo is not trained on a data set of images"),
+    ],
+)
+def test_what_cannot_be_trained_on_is_refused(tmp_path, arguments, words):
+    code, _, err = called(*arguments, "--profile", "smoke", "--out", tmp_path / "out")
+    assert code == 2
+    assert words in " ".join(err.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_files_the_study_says_so_and_runs_on_digits(tmp_path, monkeypatch):
+    monkeypatch.setenv("CBDL_DATA", str(tmp_path))
+    sources, about = runs.chosen(Context("cpu", 0, None, print, ("mnist",)))
+    assert [own.name for own in sources] == ["digits"]
+    assert "Without the files of mnist" in about
+
+
+def test_the_papers_numbers_are_whole():
+    pairs = [own["CBDL"][0] for foreign in published.AUROC.values() for own in foreign.values()]
+    assert len(pairs) == 12
+    assert np.mean(pairs) == pytest.approx(0.924, abs=5e-4)  # as the paper's table sums up
+    for name, source in SOURCES.items():
+        assert (
+            set(published_noises.SHIFTED[name])
+            == set(source.corruptions)
+            == set(published_noises.AREAS[name])
+        )
+        assert all(len(own) == 18 for own in published_noises.SHIFTED[name].values())
+        by_noise = np.mean([own[0] for own in published_noises.AREAS[name].values()])
+        by_severity = np.mean(published.SEVERITY[name]["CBDL"])
+        assert by_noise == pytest.approx(by_severity, abs=2e-3)  # two tables of the same curves
