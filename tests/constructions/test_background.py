@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import multivariate_normal
 
 import cbdl
@@ -20,11 +21,12 @@ def rows():
 
 def test_the_density_is_that_of_the_likeliest_normal_with_the_covariance_within_classes(rows):
     z, y = rows
-    own = background(z[:600], y[:600], z[600:], ridge=0.0)
+    [own] = background(z[:600], y[:600], z[600:]).layers
     means = np.stack([z[:600][y[:600] == j].mean(0) for j in range(J)])
     rest = z[:600] - means[y[:600]]
-    truth = [multivariate_normal(mean, rest.T @ rest / 600).logpdf(z[600:]) for mean in means]
-    gap = np.max(truth, axis=0) - own.log_density(z[600:])
+    within = rest.T @ rest / 600 + 1e-3 * np.diag(z[:600].var(0, ddof=1))  # with its ridge
+    truth = [multivariate_normal(mean, within).logpdf(z[600:]) for mean in means]
+    gap = np.max(truth, axis=0) - own.log_density(torch.from_numpy(z[600:])).numpy()
     assert np.ptp(gap) < 1e-9
 
 
@@ -44,6 +46,15 @@ def test_the_level_is_even_and_the_median_is_99_to_1(rows):
     known = own.known(z[600:])
     assert (known < 0.5).mean() == pytest.approx(0.1, abs=0.01)
     assert np.median(known) == pytest.approx(0.99, abs=1e-3)
+
+
+def test_a_stranger_to_one_layer_is_a_stranger(rows):
+    z, y = rows
+    split = [z[:, :2], z[:, 2:]]
+    own = background([v[:600] for v in split], y[:600], [v[600:] for v in split])
+    inside = [v[600:] for v in split]
+    assert np.median(own.known(inside)) == pytest.approx(0.99, abs=0.01)
+    assert own.known([inside[0], inside[1] + 50]).max() < 0.01
 
 
 def test_a_feature_that_never_moves_in_training_gives_strangers_away(rows):

@@ -1,37 +1,45 @@
 """Background: what lies beyond the training rows belongs to some class, and nothing says to which.
 
-A network that was trained on ten classes spreads probability over ten classes, whatever it is shown. Here its features
-z (what its layers see) have a density: every class a Normal around its mean, with one covariance, and beside the
-classes a background. With known(z) the probability that z is no background, and p the probabilities of the network,
-the likelihood that labels the background as class k says
+A network that was trained on ten classes spreads probability over ten classes, whatever it is shown. Here what its
+layers see, z_1, ..., z_L, has densities: in every layer each class is a Normal around its mean, and beside the classes
+there is a background. With known(z) = prod_l known_l(z_l) the probability that no layer sees background, and p the
+probabilities of the network, the likelihood that labels the background as class k says
 
     p_k(y) = known(z) p(y) + (1 - known(z)) [y = k],    k = 1, ..., J.
 
 The data hold no background, so that they prefer none of the J: all of them are kept, as the extremes of a credal set.
-Among training rows it is nearly the one distribution p; far away it is every distribution there is. No training is
-needed, only the features of rows whose classes are known.
+Among training rows it is nearly the one distribution p; far away it is every distribution there is. Nothing is trained:
+means and covariances of rows whose classes are known are enough.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from cbdl.credal import Array, ArrayLike, IntervalCredalSet
 
-ODDS = math.log(99.0)
-"""Log odds of the classes against the background at the median of held-out rows."""
+ODDS = 99.0
+"""Odds of the classes against the background at the median of held-out rows."""
+RIDGE = 1e-3
+"""Added to the variances of standardised features, so that directions without any variance have a density."""
+
+Views: TypeAlias = ArrayLike | Sequence[ArrayLike]
+"""Features of rows: (n, D), or one such matrix per layer."""
 
 
 @dataclass(frozen=True, eq=False)
-class Background:
-    """Normals of the classes in whitened features, and the two log densities by which the background is set.
+class Layer:
+    """What one layer sees: Normals of the classes, and the two log densities by which its background is set.
 
-    center (D,), transform (D, d): what whitens features; means (J, d) of the classes, whitened; level: the log density
-    at which classes and background are even; unit: the log density that makes a nat of their odds.
+    center (D,), transform (D, D): what whitens; means (J, D) of the classes, whitened. At the log density `level`
+    classes and background are even; `unit` is the log density that makes a nat of their odds.
     """
 
     center: Tensor
@@ -40,27 +48,35 @@ class Background:
     level: float
     unit: float
 
-    def log_density(self, features: ArrayLike) -> Array:
-        """(n,): of features (n, D) under the likeliest class, up to a constant."""
-        z = _matrix(features, "features", self.center.shape[0])
-        value = _log_density(z, self.center, self.transform, self.means)
-        return value if isinstance(features, Tensor) else value.numpy()
+    def log_density(self, z: Tensor) -> Tensor:
+        """(n,): under the likeliest class, up to a constant: minus half the squared distance to the nearest mean."""
+        return -0.5 * torch.cdist((z - self.center) @ self.transform, self.means).amin(1).square()
 
-    def known(self, features: ArrayLike) -> Array:
-        """(n,): the probability that a row is no background."""
-        odds = (torch.as_tensor(self.log_density(features)) - self.level) / self.unit
-        value = torch.sigmoid(odds)
-        return value if isinstance(features, Tensor) else value.numpy()
+    def log_known(self, z: Tensor) -> Tensor:
+        """(n,): the log probability that the layer sees no background."""
+        return torch.nn.functional.logsigmoid((self.log_density(z) - self.level) / self.unit)
 
 
-def background(
-    features: ArrayLike, y: ArrayLike, held_out: ArrayLike, share: float = 0.01, ridge: float = 1e-3
-) -> Background:
-    """The background of a network, from the features (N, D) of training rows, their labels (N,), and those of held-out
-    rows (n, D).
+@dataclass(frozen=True, eq=False)
+class Background:
+    """The background of a network, layer by layer."""
 
-    At the density that a `share` of the held-out rows fall short of, a row is as likely background as not; at their
-    median the odds against it are 99 to 1. `ridge` is added to the variances of the standardised features.
+    layers: tuple[Layer, ...]
+
+    def known(self, features: Views) -> Array:
+        """(n,): the probability that no layer sees background, from features as they were given for training rows."""
+        views = _views(features, "features", tuple(len(own.center) for own in self.layers))
+        value = sum((own.log_known(z) for own, z in zip(self.layers, views, strict=True)), torch.zeros(()))
+        known = torch.as_tensor(value).exp()
+        return known if _are_tensors(features) else known.numpy()
+
+
+def background(features: Views, y: ArrayLike, held_out: Views, share: float = 0.01) -> Background:
+    """The background of a network, from what its layers see: features of training rows, their labels (N,), and the
+    features of held-out rows.
+
+    Features are a matrix (N, D), or one per layer. About a `share` of the held-out rows are more likely background than
+    not; at their median the odds against it are 99 to 1. Each layer has the L-th part of both.
 
     >>> rng = np.random.default_rng(0)
     >>> y = np.arange(400) % 2
@@ -73,14 +89,21 @@ def background(
         raise ValueError(
             f"share is {share}; it is the share of held-out rows below the level, between 0 and 0.5"
         )
-    z = _matrix(features, "features")
+    views = _views(features, "features")
     labels = torch.as_tensor(y).reshape(-1).long()
-    if len(labels) != len(z):
-        raise ValueError(f"y has {len(labels)} labels for {len(z)} rows of features; give one each")
-    center, transform, means = _fitted(z, labels, ridge)
-    own = _log_density(_matrix(held_out, "held_out", z.shape[1]), center, transform, means)
-    level, middle = (float(torch.quantile(own, q)) for q in (share, 0.5))
-    return Background(center, transform, means, level, max(middle - level, 1e-12) / ODDS)
+    if len(labels) != len(views[0]):
+        raise ValueError(f"y has {len(labels)} labels for {len(views[0])} rows of features; give one each")
+    others = _views(held_out, "held_out", tuple(z.shape[1] for z in views))
+    return Background(
+        tuple(_layer(z, labels, other, len(views), share) for z, other in zip(views, others, strict=True))
+    )
+
+
+def _layer(z: Tensor, labels: Tensor, held_out: Tensor, layers: int, share: float) -> Layer:
+    own = Layer(*_normals(z, labels), 0.0, 1.0)
+    density = own.log_density(held_out)
+    level, middle = (float(torch.quantile(density, q)) for q in (share / layers, 0.5))
+    return replace(own, level=level, unit=max(middle - level, 1e-12) / math.log(ODDS * layers))
 
 
 def with_background(probs: ArrayLike, known: ArrayLike) -> IntervalCredalSet:
@@ -91,7 +114,8 @@ def with_background(probs: ArrayLike, known: ArrayLike) -> IntervalCredalSet:
     >>> with_background([[[0.9, 0.1]]], [[0.5]]).lower
     array([[0.45, 0.05]])
     """
-    p, k = torch.as_tensor(probs).double(), torch.as_tensor(known).double().unsqueeze(-1)
+    p = torch.as_tensor(probs, dtype=torch.float64)
+    k = torch.as_tensor(known, dtype=torch.float64).unsqueeze(-1)
     if p.shape[:-1] != k.shape[:-1]:
         raise ValueError(
             f"probs has shape {tuple(p.shape)}, known {tuple(k.shape[:-1])}; give one number per member"
@@ -104,30 +128,39 @@ def with_background(probs: ArrayLike, known: ArrayLike) -> IntervalCredalSet:
     return IntervalCredalSet(*ends)
 
 
-def _fitted(z: Tensor, labels: Tensor, ridge: float) -> tuple[Tensor, Tensor, Tensor]:
+def _normals(z: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """What whitens features within classes, and the means of the classes there."""
     center, deviation = z.mean(0), z.std(0)
     # What never moves says nothing of these rows, but that it moves says much of others.
-    scale = torch.where(deviation > 0, deviation, deviation[deviation > 0].mean())
+    usual = deviation[deviation > 0].mean() if (deviation > 0).any() else torch.ones((), dtype=z.dtype)
+    scale = torch.where(deviation > 0, deviation, usual)
     x = (z - center) / scale
     hot = torch.nn.functional.one_hot(labels).to(x)
     means = (hot.T @ x) / hot.sum(0).clamp_min(1).unsqueeze(1)
     rest = x - means[labels]
     values, vectors = torch.linalg.eigh(rest.T @ rest / len(x))
-    whiten = vectors / (values.clamp_min(0) + ridge).sqrt()
+    whiten = vectors / (values.clamp_min(0) + RIDGE).sqrt()
     return center, whiten / scale.unsqueeze(1), means[hot.sum(0) > 0] @ whiten
 
 
-def _log_density(z: Tensor, center: Tensor, transform: Tensor, means: Tensor) -> Tensor:
-    """Minus half the squared distance to the nearest mean."""
-    return -0.5 * torch.cdist((z - center) @ transform, means).amin(1).square()
+def _are_tensors(given: Views) -> bool:
+    first = given[0] if isinstance(given, list | tuple) else given
+    return isinstance(first, Tensor)
 
 
-def _matrix(given: ArrayLike, name: str, columns: int | None = None) -> Tensor:
-    z = torch.as_tensor(given).detach().double()
-    if z.ndim != 2 or not len(z) or (columns is not None and z.shape[1] != columns):
-        raise ValueError(f"{name} has shape {tuple(z.shape)}; give (rows, {columns or 'features'})")
-    if not torch.isfinite(z).all():
-        row = int((~torch.isfinite(z)).any(1).nonzero()[0, 0])
-        raise ValueError(f"{name}[{row}] is not finite; leave such rows out")
-    return z
+def _views(given: Views, name: str, widths: tuple[int, ...] | None = None) -> list[Tensor]:
+    """One float64 matrix per layer, checked."""
+    several = isinstance(given, list | tuple) and np.ndim(given[0]) == 2
+    views = [torch.as_tensor(z, dtype=torch.float64).detach() for z in (given if several else [given])]
+    shapes = [tuple(z.shape) for z in views]
+    if any(z.ndim != 2 or len(z) != len(views[0]) or not len(z) for z in views):
+        raise ValueError(f"{name} has shapes {shapes}; give (rows, features), or one such matrix per layer")
+    if widths is not None and tuple(z.shape[1] for z in views) != widths:
+        raise ValueError(
+            f"{name} has shapes {shapes}; the layers of the training rows have {widths} features"
+        )
+    for z in views:
+        if not torch.isfinite(z).all():
+            row = int((~torch.isfinite(z)).any(1).nonzero()[0, 0])
+            raise ValueError(f"{name}[{row}] is not finite; leave such rows out")
+    return views

@@ -24,19 +24,17 @@ def parts(context: Context) -> Iterator[Part]:
     sources, about = runs.chosen(context)
     if about:
         context.note(f"\n{about}")
-    done = []
-    for result in runs.results(context, PLANS[context.profile], sources):
-        done.append(result)
-    table = Table(tuple(done))
+    table = Table(tuple(runs.results(context, PLANS[context.profile], sources)))
     for source in table.sources:
         yield pages.of_scores(table, source)
-        yield pages.of_corrupted(table, source, "epistemic", "epistemic")
-        yield pages.of_corrupted(table, source, "aleatoric", "aleatoric")
+        for measure in ("epistemic", "aleatoric"):
+            for group in pages.GROUPS:
+                yield pages.of_corrupted(table, source, measure, group)
         yield pages.of_rejection(table, source)
         yield pages.of_noises(table, source)
         yield pages.of_foreign(table, source)
     for measure in ("epistemic", "aleatoric", "total"):
-        yield pages.of_detection(table, measure, measure)
+        yield pages.of_detection(table, measure)
     yield pages.of_measures(table)
     yield verdict.part(
         "claims",

@@ -26,8 +26,8 @@ def network_of(model: cbdl.CBDL) -> nn.Module:
     return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
-def walk(network: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Outputs (n, J) of a sequence of layers, and what entered its layers with weights (n, D), the image among it.
+def walk(network: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Outputs (n, J) of a sequence of layers, and what enters each of its layers with weights, the image first.
 
     Of maps (n, channels, h, w) mean and deviation of every channel; of vectors the vectors.
     """
@@ -37,7 +37,7 @@ def walk(network: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
         if any(True for _ in layer.parameters()) and not isinstance(layer, nn.BatchNorm2d):
             seen.append(_summary(x))
         x = layer(x)
-    return x, torch.cat(seen, 1)
+    return x, seen
 
 
 def _summary(x: Tensor) -> Tensor:
@@ -47,9 +47,9 @@ def _summary(x: Tensor) -> Tensor:
     return torch.cat([mean, deviation], 1)
 
 
-def seen_by(network: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
-    """`walk` of any number of rows, in float64: logits (n, J), features (n, D)."""
+def seen_by(network: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """`walk` of any number of rows, in float64: logits (n, J), and one matrix of features per layer."""
     with torch.no_grad():
         parts = [walk(network, rows.contiguous(memory_format=torch.channels_last)) for rows in x.split(ROWS)]
-    logits, features = (torch.cat(column).double() for column in zip(*parts, strict=True))
-    return logits, features
+    logits = torch.cat([out for out, _ in parts]).double()
+    return logits, [torch.cat(column).double() for column in zip(*(seen for _, seen in parts), strict=True)]

@@ -25,6 +25,7 @@ from cbdl.studies.images.lines import (
     WRAPPER,
 )
 from cbdl.studies.images.measures import SHARES
+from cbdl.studies.images.published_noises import METHODS
 from cbdl.studies.images.sources import CLEAN, SEVERITIES, SOURCES, Source
 from cbdl.studies.images.tables import LEVELS, Table
 from cbdl.studies.part import Part, cell
@@ -99,30 +100,43 @@ def _seeds(table: Table, source: Source) -> str:
 # --- corrupted rows ---------------------------------------------------------------------------------------
 
 
-def of_corrupted(table: Table, source: Source, measure: str, words: str) -> Part:
-    """One uncertainty by noise at low, medium and high severity; the paper's own beside."""
-    place = 0 if measure == "epistemic" else 3
-    known = published_noises.SHIFTED.get(source.name, {})
+GROUPS = {
+    "paper": ("the paper's members", (CBDL, EBNN, EBNN_LABEL, BNN)),
+    "points": ("deterministic networks", (ENSEMBLE, DROPOUT, WRAPPER, ROBUST, OURS, AVERAGED)),
+}
+"""Lines that share a table."""
+
+
+def of_corrupted(table: Table, source: Source, measure: str, group: str) -> Part:
+    """One uncertainty by noise at low, medium and high severity; beside the paper's members the paper's own numbers."""
+    words, lines = GROUPS[group]
+    known = published_noises.SHIFTED.get(source.name, {}) if group == "paper" else {}
     rows, numbers = [], {}
     for noise in source.corruptions:
         own = {
             line: [table.level(source, noise, line, measure, severities) for severities in LEVELS.values()]
-            for line in LINES
+            for line in lines
         }
-        theirs = known[noise][place : place + 3] if known else None
-        paper = "-" if theirs is None else " ".join(map(share, theirs))
-        rows.append((noise.replace("_", " "), paper, *(" ".join(map(share, own[line])) for line in LINES)))
-        numbers[noise] = {**own, "paper": theirs}
+        theirs = {name: _published(known[noise], i, measure) for i, name in enumerate(METHODS) if known}
+        cells = [" ".join(map(share, values)) for values in (*theirs.values(), *own.values())]
+        rows.append((noise.replace("_", " "), *cells))
+        numbers[noise] = {**own, **{f"* {name}": values for name, values in theirs.items()}}
     return Part(
-        name=f"{measure}-{source.name}",
-        title=f"{source.title}: {words} uncertainty of corrupted rows",
-        text="At low (1), medium (2, 3) and high severity (4, 5), means over rows; nats, of EBNN variances. A star: "
-        "the paper's CBDL.",
-        header=("noise", "* CBDL", *LINES),
+        name=f"{measure}-{group}-{source.name}",
+        title=f"{source.title}: {measure} uncertainty of corrupted rows, {words}",
+        text="At low (1), medium (2, 3) and high severity (4, 5), means over rows; nats, of EBNN variances."
+        f"{' A star: the paper.' if known else ''}",
+        header=("noise", *(f"* {name}" for name in METHODS if known), *lines),
         rows=tuple(rows),
         lessons=(),
         numbers=numbers,
     )
+
+
+def _published(numbers: Sequence[float], method: int, measure: str) -> list[float]:
+    """Low, medium and high of one method, from the row of the paper's table."""
+    first = 6 * method + (0 if measure == "epistemic" else 3)
+    return list(numbers[first : first + 3])
 
 
 def of_rejection(table: Table, source: Source) -> Part:
@@ -240,7 +254,7 @@ def _increases(pairs: Sequence[tuple[float, float]]) -> list[str]:
     return cells
 
 
-def of_detection(table: Table, measure: str, words: str) -> Part:
+def of_detection(table: Table, measure: str) -> Part:
     """AUROC of all pairs by one uncertainty."""
     place = 0 if measure == "epistemic" else 1
     rows, numbers = [], {}
@@ -265,7 +279,7 @@ def of_detection(table: Table, measure: str, words: str) -> Part:
         draw = partial(figures.detection, pairs=pairs, lines=drawn)
     return Part(
         name=f"auroc-{measure}",
-        title=f"Detection of foreign rows by {words} uncertainty",
+        title=f"Detection of foreign rows by {measure} uncertainty",
         text="AUROC, trained on -> asked about. A star: the paper's CBDL. Of the ensemble EU is mutual information, "
         "and total is the entropy of its mean.",
         header=("pair", "* CBDL", *LINES),
