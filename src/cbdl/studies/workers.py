@@ -50,7 +50,7 @@ def done(
 
 
 def _worked(tasks: Sequence[Own], most: int) -> Iterator[tuple[Own, Arrays, float]]:
-    workers = min(most, len(tasks), os.cpu_count() or 1)
+    workers = min(most, len(tasks), _cores())
     begin = time.perf_counter()
     if workers <= 1:
         for task in tasks:
@@ -61,6 +61,11 @@ def _worked(tasks: Sequence[Own], most: int) -> Iterator[tuple[Own, Arrays, floa
         waiting = {pool.submit(_alone, task): task for task in tasks}
         for future in as_completed(waiting):
             yield waiting[future], future.result(), time.perf_counter() - begin
+
+
+def _cores() -> int:
+    """Those that this process may use, where the system tells."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _alone(task: Task) -> Arrays:
