@@ -150,8 +150,8 @@ def _are_tensors(given: Views) -> bool:
 
 def _views(given: Views, name: str, widths: tuple[int, ...] | None = None) -> list[Tensor]:
     """One float64 matrix per layer, checked."""
-    several = isinstance(given, list | tuple) and np.ndim(given[0]) == 2
-    views = [torch.as_tensor(z, dtype=torch.float64).detach() for z in (given if several else [given])]
+    several = list(given) if isinstance(given, list | tuple) and np.ndim(given[0]) == 2 else [given]
+    views = [torch.as_tensor(z, dtype=torch.float64).detach() for z in several]
     shapes = [tuple(z.shape) for z in views]
     if any(z.ndim != 2 or len(z) != len(views[0]) or not len(z) for z in views):
         raise ValueError(f"{name} has shapes {shapes}; give (rows, features), or one such matrix per layer")

@@ -21,18 +21,19 @@ from cbdl.studies.shelf import Arrays, Key, file_name
 from cbdl.studies.tables.contestant import code
 
 DRAWS = 20
+JUDGED = 500
+"""Validation rows, the first, that members with draws are asked about: enough to find the best of four."""
 _HERE = "studies/images"
 LEARNING = (
-    f"{_HERE}/members.py",
-    "bayes",
-    "nets",
-    "data/images.py",
-    "data/formats.py",
-    "constructions/robust.py",
+    *(f"{_HERE}/{name}.py" for name in ("members", "sources")),
+    *("bayes", "nets", "data/images.py", "data/formats.py", "constructions/robust.py"),
 )
 """The code that decides what members learn."""
-ASKING = (*LEARNING, f"{_HERE}/answers.py", f"{_HERE}/layers.py", f"{_HERE}/sources.py", f"{_HERE}/foreign.py",
-          "data/corruptions", "constructions/background.py")  # fmt: skip
+ASKING = (
+    *LEARNING,
+    *(f"{_HERE}/{name}.py" for name in ("answers", "layers", "foreign")),
+    *("data/corruptions", "constructions/background.py"),
+)
 """The code that decides what they answer."""
 
 
@@ -98,7 +99,8 @@ def _draws(model: cbdl.CBDL, own: Rows, scale: Scale, seed: int) -> Arrays:
     told = {VALIDATION, CLEAN, *own.foreign}
     for name, make in own.sets(seed).items():
         some = weights if name in told else weights[:1]
-        probs, entropy = averages(model.learned, scale(make()), some)
+        x = scale(make()[:JUDGED] if name == VALIDATION else make())
+        probs, entropy = averages(model.learned, x, some)
         answers[f"{name}/averages"] = probs[:, 0].numpy().astype(np.float32)
         answers[f"{name}/entropy"] = entropy[:, 0].numpy().astype(np.float32)
     return answers

@@ -22,7 +22,7 @@ def scrambled(images: Images, seed: int) -> Images:
     tiles = whole.reshape(n, c, TILES, edge, TILES, edge).permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
     source = torch.Generator().manual_seed(seed)
     order = torch.rand(n, TILES * TILES, generator=source).argsort(-1)
-    moved = tiles[torch.arange(n)[:, None], order].unflatten(1, (TILES, TILES))
+    moved = tiles[torch.arange(n)[:, None], order].reshape(n, TILES, TILES, c, edge, edge)
     x = images.x.clone()
     x[..., : edge * TILES, : edge * TILES] = moved.permute(0, 3, 1, 4, 2, 5).reshape(whole.shape)
     return replace(images, x=x, note="scrambled")

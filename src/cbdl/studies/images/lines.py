@@ -5,14 +5,16 @@ All of them end in the same numbers per row: a point prediction, total, aleatori
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from scipy.optimize import minimize_scalar
 
 from cbdl import baselines, constructions
-from cbdl.credal import CategoricalCredalSet, CredalSet
+from cbdl.credal import CategoricalCredalSet, IntervalCredalSet
 from cbdl.credal.floor import class_floor
 from cbdl.evaluate.estimate import Floats
 from cbdl.studies.images.answers import DRAWS
@@ -31,18 +33,29 @@ CREDAL = (CBDL, WRAPPER, ROBUST, OURS)
 
 @dataclass(frozen=True, eq=False)
 class Said:
-    """What a line says of n rows: `point` (n, J), and (n,) each of the three uncertainties; `more` by name."""
+    """What a line says of n rows: `point` (n, J), and (n,) each of the three uncertainties; `more` by name.
+
+    width: upper minus lower probability of the class that the point prediction names; 0 of a single distribution
+    """
 
     point: Floats
     total: Floats
     aleatoric: Floats
     epistemic: Floats
+    width: Floats
     more: dict[str, Floats] = field(default_factory=dict)
+
+    @property
+    def doubt(self) -> Floats:
+        """(n,): what rows are rejected by: the entropy of the point prediction and how imprecise it is."""
+        p = np.maximum(self.point, 1e-300)
+        return np.asarray(-(p * np.log(p)).sum(-1) + self.width)
 
     def at(self, rows: slice) -> Said:
         """Of some of the rows."""
         more = {name: values[rows] for name, values in self.more.items()}
-        return Said(self.point[rows], self.total[rows], self.aleatoric[rows], self.epistemic[rows], more)
+        own = (self.total[rows], self.aleatoric[rows], self.epistemic[rows])
+        return Said(self.point[rows], *own, self.width[rows], more)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +79,7 @@ def said(answers: Answers, sets: Sequence[str], thorough: bool) -> dict[str, Sai
     draws = answers.stacked("mean field", sets, "averages")
     hull = CategoricalCredalSet(draws[:, :, 0])
     members, known = (answers.stacked("ordinary", sets, what) for what in ("log_probs", "known"))
+    power = sharpness(answers)
     lines = {
         CBDL: _credal(hull, thorough),
         EBNN: _averaged(baselines.ebnn(hull, "paper")),
@@ -82,8 +96,8 @@ def said(answers: Answers, sets: Sequence[str], thorough: bool) -> dict[str, Sai
         ROBUST: _credal(
             constructions.wrapper(_probs(answers.stacked("robust", sets, "log_probs"))), thorough
         ),
-        OURS: _ours(members, known, thorough),
-        AVERAGED: _average_of_ours(members, known),
+        OURS: _ours(power * members, known, thorough),
+        AVERAGED: _average_of_ours(power * members, known),
     }
     if thorough:
         averages = torch.from_numpy(draws)
@@ -95,29 +109,44 @@ def said(answers: Answers, sets: Sequence[str], thorough: bool) -> dict[str, Sai
 def best(answers: Answers) -> int:
     """The mean-field member with the lowest validation NLL."""
     draws = answers.stacked("mean field", [VALIDATION], "averages")[:, :, 0]
-    y = answers.labels.astype(np.int64)
+    y = answers.labels.astype(np.int64)[: len(draws)]
     own = np.take_along_axis(draws, y[:, None, None], -1)[..., 0]
     return int(np.log(np.maximum(own, 1e-12)).mean(0).argmax())
 
 
+def sharpness(answers: Answers) -> float:
+    """The power of the ordinary members' probabilities under which their average is best on validation rows (NLL)."""
+    members = answers.stacked("ordinary", [VALIDATION], "log_probs")
+    rows, y = np.arange(len(members)), answers.labels.astype(np.int64)
+
+    def loss(log_power: float) -> float:
+        mean = _probs(math.exp(log_power) * members).mean(1)
+        return float(-np.log(np.maximum(mean[rows, y], 1e-12)).mean())
+
+    return math.exp(minimize_scalar(loss, bounds=(-1.5, 1.5), method="bounded").x)
+
+
 def _probs(log_probs: Floats) -> Floats:
-    """Single precision may not sum to 1 exactly."""
-    p = np.exp(log_probs)
+    """Normalised: powers of probabilities, and those in single precision, do not sum to 1."""
+    p = np.exp(log_probs - log_probs.max(-1, keepdims=True))
     return np.asarray(p / p.sum(-1, keepdims=True))
 
 
 def _averaged(own: baselines.Averaged) -> Said:
     point = np.asarray(own.prediction.center())
-    return Said(point, *(np.asarray(values) for values in (own.total, own.aleatoric, own.epistemic)))
+    total, aleatoric, epistemic = map(np.asarray, (own.total, own.aleatoric, own.epistemic))
+    return Said(point, total, aleatoric, epistemic, np.zeros(len(point)))
 
 
 def _drawn(probs: Floats, entropy: Floats) -> Said:
     """One network: H(mean p) = mean H(p), which is `entropy`, + mutual information."""
     total = np.asarray(CategoricalCredalSet(probs[:, None]).upper_entropy())
-    return Said(probs, total, entropy, np.maximum(total - entropy, 0.0))
+    return Said(probs, total, entropy, np.maximum(total - entropy, 0.0), np.zeros(len(probs)))
 
 
-def _credal(sets: CredalSet, thorough: bool, point: Floats | None = None) -> Said:
+def _credal(
+    sets: CategoricalCredalSet | IntervalCredalSet, thorough: bool, point: Floats | None = None
+) -> Said:
     split = sets.uncertainty()
     more = {}
     if thorough:
@@ -126,8 +155,11 @@ def _credal(sets: CredalSet, thorough: bool, point: Floats | None = None) -> Sai
             "hartley": np.asarray(sets.generalized_hartley()),
         }
     center = np.asarray(sets.center()) if point is None else point
-    parts = (np.asarray(values) for values in (split.total, split.aleatoric, split.epistemic))
-    return Said(center, *parts, more)
+    total, aleatoric, epistemic = map(np.asarray, (split.total, split.aleatoric, split.epistemic))
+    named = center.argmax(-1)[:, None]
+    ends = (sets.lower_probabilities(), sets.upper_probabilities())
+    low, high = (np.take_along_axis(np.asarray(end), named, -1)[:, 0] for end in ends)
+    return Said(center, total, aleatoric, epistemic, high - low, more)
 
 
 def _ours(log_probs: Floats, known: Floats, thorough: bool) -> Said:

@@ -30,7 +30,7 @@ def scores(own: Said, y: Floats) -> dict[str, float]:
         "nll": float(np.minimum(log_loss(own.point, labels), 30.0).mean()),
         "brier": float(brier(own.point, labels).mean()),
         "ece": evaluate.reliability(own.point, labels, draws=0).ece.value,
-        "area": area(own, y, "total"),
+        "area": area(own, y, "doubt"),
     }
 
 
@@ -40,7 +40,7 @@ def area(own: Said, y: Floats, measure: str) -> float:
     return float(rejection_area(right, getattr(own, measure))(np.ones((1, len(y))))[0])
 
 
-def curve(own: Said, y: Floats, measure: str = "total") -> list[float]:
+def curve(own: Said, y: Floats, measure: str = "doubt") -> list[float]:
     """Accuracies when the `SHARES` of rows are rejected."""
     right = own.point.argmax(-1) == y
     whole = rejection(right, getattr(own, measure), draws=0)

@@ -80,8 +80,8 @@ def of_scores(table: Table, source: Source) -> Part:
     return Part(
         name=f"scores-{source.name}",
         title=f"{source.title}: clean rows",
-        text=f"{count['train']:,} training rows, {count['tests']:,} test rows; area: under accuracy-rejection, by "
-        f"total uncertainty. {_seeds(table, source)}",
+        text=f"{count['train']:,} training rows, {count['tests']:,} test rows; area: under accuracy-rejection. "
+        f"{_seeds(table, source)}",
         header=("line", "accuracy", "NLL", "Brier", "ECE", "area"),
         rows=tuple(rows),
         lessons=(
@@ -143,18 +143,24 @@ def of_rejection(table: Table, source: Source) -> Part:
     """The area under accuracy-rejection by severity, with the paper's; the figure has the curves."""
     rows, numbers = [], {}
     for method, values in published.SEVERITY.get(source.name, {}).items():
-        rows.append((f"* {method}", *map(share, values), share(float(np.mean(values))), "-"))
+        rows.append((f"* {method}", *map(share, values), share(float(np.mean(values))), "-", "-"))
     for line in LINES:
         own = [table.over_noises(source, line, "area", (severity,)) for severity in SEVERITIES]
-        other = table.over_noises(source, line, "area_epistemic")
-        rows.append((line, *map(share, own), share(float(np.mean(own))), share(other)))
-        numbers[line] = {"area": own, "mean": float(np.mean(own)), "by_epistemic": other}
+        others = [table.over_noises(source, line, f"area_{name}") for name in ("total", "epistemic")]
+        rows.append((line, *map(share, own), share(float(np.mean(own))), *map(share, others)))
+        numbers[line] = {
+            "area": own,
+            "mean": float(np.mean(own)),
+            "by_total": others[0],
+            "by_epistemic": others[1],
+        }
     return Part(
         name=f"rejection-{source.name}",
         title=f"{source.title}: area under accuracy-rejection, by severity",
-        text="Means over noises. Rows with the highest total uncertainty are rejected first; last column: with the "
-        "highest epistemic uncertainty, mean of all severities. A star: the paper's table.",
-        header=("line", *(f"severity {s}" for s in SEVERITIES), "mean", "by EU"),
+        text="Means over noises. Rows are rejected by the entropy of the point prediction plus the width (upper minus "
+        "lower probability) of the class that it names; last columns: by total and by epistemic uncertainty, mean of "
+        "all severities. A star: the paper's table.",
+        header=("line", *(f"severity {s}" for s in SEVERITIES), "mean", "by total", "by EU"),
         rows=tuple(rows),
         lessons=(),
         numbers=numbers,

@@ -20,7 +20,7 @@ class Plan:
 
 
 _GREY, _COLOUR = Training("lenet", 6, 2e-3), Training("resnet8", 6, 5e-3)
-_MANY, _FEW = Sizes(None, 2000, 2000, 300), Sizes(None, 2000, 1000, 100)
+_MANY, _FEW = Sizes(None, 2000, 2000, 300), Sizes(None, 2000, 1000, 60)
 _PAPER = Training("resnet20", 200, 1e-3)
 _DIGITS = Training("lenet", 6, 4e-3, batch=64)
 

@@ -130,7 +130,8 @@ def _numbers(said: Said, y: Any) -> dict[str, Any]:
     return {
         **measures.means(said),
         "accuracy": float((said.point.argmax(-1) == y).mean()),
-        "area": measures.area(said, y, "total"),
+        "area": measures.area(said, y, "doubt"),
+        "area_total": measures.area(said, y, "total"),
         "area_epistemic": measures.area(said, y, "epistemic"),
         "curve": measures.curve(said, y),
     }
