@@ -27,6 +27,9 @@ ENSEMBLE, DROPOUT, WRAPPER, ROBUST = "ensemble", "dropout", "wrapper", "CreDRO"
 OURS, AVERAGED = "ours", "ours averaged"
 LINES = (CBDL, EBNN, EBNN_LABEL, BNN, ENSEMBLE, DROPOUT, WRAPPER, ROBUST, OURS, AVERAGED)
 """In the order of the tables."""
+IMPRECISION = 0.1
+"""Nats that a width of 1 counts for when rows are rejected: the best on corrupted validation rows of Fashion-MNIST and
+CIFAR-10 among 0, 0.05, 0.1, 0.2, 0.3, 0.5 and 1 that costs MNIST no more than 0.001."""
 CREDAL = (CBDL, WRAPPER, ROBUST, OURS)
 """Those that answer with a set."""
 
@@ -47,9 +50,9 @@ class Said:
 
     @property
     def doubt(self) -> Floats:
-        """(n,): what rows are rejected by: the entropy of the point prediction and how imprecise it is."""
+        """(n,): what rows are rejected by: the entropy of the point prediction and a little of how imprecise it is."""
         p = np.maximum(self.point, 1e-300)
-        return np.asarray(-(p * np.log(p)).sum(-1) + self.width)
+        return np.asarray(-(p * np.log(p)).sum(-1) + IMPRECISION * self.width)
 
     def at(self, rows: slice) -> Said:
         """Of some of the rows."""

@@ -157,9 +157,9 @@ def of_rejection(table: Table, source: Source) -> Part:
     return Part(
         name=f"rejection-{source.name}",
         title=f"{source.title}: area under accuracy-rejection, by severity",
-        text="Means over noises. Rows are rejected by the entropy of the point prediction plus the width (upper minus "
-        "lower probability) of the class that it names; last columns: by total and by epistemic uncertainty, mean of "
-        "all severities. A star: the paper's table.",
+        text="Means over noises. Rows are rejected by the entropy of the point prediction plus a tenth of the width, "
+        "upper minus lower probability, of the class that it names; last columns, means of all severities: by total "
+        "and by epistemic uncertainty. A star: the paper's table.",
         header=("line", *(f"severity {s}" for s in SEVERITIES), "mean", "by total", "by EU"),
         rows=tuple(rows),
         lessons=(),
