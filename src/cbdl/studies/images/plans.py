@@ -19,8 +19,8 @@ class Plan:
     workers: int = 1
 
 
-_GREY, _COLOUR = Training("lenet", 6, 2e-3), Training("resnet8", 6, 5e-3)
-_MANY, _FEW = Sizes(None, 2000, 2000, 300), Sizes(None, 2000, 1000, 60)
+_GREY, _COLOUR = Training("lenet", 6, 2e-3), Training("resnet8", 6, 5e-3, half=True)
+_MANY, _FEW = Sizes(None, 2000, 2000, 300), Sizes(None, 2000, 800, 40)
 _PAPER = Training("resnet20", 200, 1e-3)
 _DIGITS = Training("lenet", 5, 5e-3, batch=64)
 
