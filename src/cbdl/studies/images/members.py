@@ -105,4 +105,6 @@ def trained(line_up: LineUp, place: int, how: Training, images: Images, seed: in
 
 def half_precision() -> bool:
     """Whether torch has fast kernels in bfloat16 for this processor."""
-    return bool(torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return False
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
