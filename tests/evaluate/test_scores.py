@@ -151,6 +151,8 @@ def test_the_curve_is_the_accuracy_of_the_most_certain_rows():
     assert curve.area.low < curve.area.value < curve.area.high
     with pytest.raises(ValueError, match="share is 1"):
         curve.at(1.0)
+    with pytest.raises(ValueError, match="of 40 rows that leaves none"):
+        curve.at(0.99)
     with pytest.raises(ValueError, match="correct has shape"):
         evaluate.rejection(right[1:], doubt)
 

@@ -26,7 +26,12 @@ class Rejection:
         """The accuracy when at least this share of the rows is rejected, and not more than needed."""
         if not 0 <= share < 1:
             raise ValueError(f"share is {share}; reject at least none and not all of the rows")
-        return float(self.accuracy[np.searchsorted(self.rejected, share - 1e-12)])
+        place = int(np.searchsorted(self.rejected, share - 1e-12))
+        if place == len(self.accuracy):
+            raise ValueError(
+                f"share is {share}; of {place} rows that leaves none, reject at most {self.rejected[-1]:g}"
+            )
+        return float(self.accuracy[place])
 
 
 def rejection(

@@ -290,7 +290,7 @@ def of_detection(table: Table, measure: str) -> Part:
         "and total is the entropy of its mean.",
         header=("pair", "* CBDL", *LINES),
         rows=tuple(rows),
-        lessons=(),
+        lessons=(ABOUT,) if measure == "epistemic" else (),
         numbers=numbers,
         caption="AUROC by epistemic uncertainty; a cross: the paper's CBDL." if draw else "",
         draw=draw,
