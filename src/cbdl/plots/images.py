@@ -53,11 +53,13 @@ def detection(figure: Any, pairs: Mapping[str, Mapping[str, Any]], lines: Sequen
     axes = figure.subplots()
     at = list(range(len(pairs)))[::-1]
     for look, line in zip(looks(), lines, strict=False):
-        values = [own[line] for own in pairs.values()]
-        axes.plot(values, at, look.mark, ms=6, mfc="none", mew=1.3, color=look.colour, label=line)
-    known = [(own["paper"], y) for own, y in zip(pairs.values(), at, strict=True) if own["paper"] is not None]
-    if known:
-        axes.plot(*zip(*known, strict=True), "x", ms=6, color="0.25", label="the paper's CBDL")
+        known = [(own[line], y) for own, y in zip(pairs.values(), at, strict=True) if own[line] is not None]
+        axes.plot(
+            *zip(*known, strict=True), look.mark, ms=6, mfc="none", mew=1.3, color=look.colour, label=line
+        )
+    paper = [(own["paper"], y) for own, y in zip(pairs.values(), at, strict=True) if own["paper"] is not None]
+    if paper:
+        axes.plot(*zip(*paper, strict=True), "x", ms=6, color="0.25", label="the paper's CBDL")
     axes.set_yticks(at, list(pairs))
     axes.set_xlabel("AUROC by epistemic uncertainty")
     axes.grid(axis="y", lw=0.4, color="0.85")

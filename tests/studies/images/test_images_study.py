@@ -80,6 +80,20 @@ def test_a_second_run_reads_what_is_kept_and_says_the_same(smoke, monkeypatch):
     assert err.count("(kept)") == sum(LINE_UPS.values()) + 1
 
 
+def test_line_ups_can_be_picked_and_the_lines_are_theirs(smoke, monkeypatch):
+    numbers, _, _, arguments = smoke
+    monkeypatch.setattr(answers, "trained", None)
+    monkeypatch.setattr(plots, "available", lambda: False)
+    code, out, err = called(*arguments, "--only", "ordinary")
+    assert code == 0, err
+    own = json.loads(out)
+    lines = own["scores-digits"]["lines"]
+    assert list(lines) == ["ensemble", "wrapper", "ours", "ours averaged"]
+    assert all(lines[name] == numbers["scores-digits"]["lines"][name] for name in lines)
+    assert not own["claims"]
+    assert set(own["auroc-epistemic"]["digits -> inverted"]) >= {"ensemble", "ours", "paper"}
+
+
 def test_trained_members_are_kept_apart_from_their_answers(smoke, monkeypatch):
     """Answers that are lost are asked again from the member that is there, and are the same."""
     *_, folder, _ = smoke

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from cbdl.studies import verdict
 from cbdl.studies.images import pages, runs, verdicts
+from cbdl.studies.images.members import LINE_UPS
 from cbdl.studies.images.plans import PLANS
 from cbdl.studies.images.sources import SOURCES
 from cbdl.studies.images.tables import Table
@@ -55,5 +56,5 @@ STUDY = Study(
     "Uncertainty of images: corrupted, foreign, rejected",
     ("smoke", "cpu", "paper"),
     parts,
-    choices=tuple(SOURCES),
+    choices=(*SOURCES, *map(runs.choice, LINE_UPS)),
 )

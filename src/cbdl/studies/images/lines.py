@@ -68,6 +68,10 @@ class Answers:
     members: Mapping[tuple[LineUp, int], Arrays]
     labels: Floats
 
+    def has(self, line_up: LineUp) -> bool:
+        """Whether the members of a line-up are there."""
+        return (line_up, 0) in self.members
+
     def stacked(self, line_up: LineUp, sets: Sequence[str], what: str) -> Floats:
         """(n, m, ...): of all members of a line-up, the rows of the sets one after the other."""
         own = [
@@ -78,35 +82,50 @@ class Answers:
 
 
 def said(answers: Answers, sets: Sequence[str], thorough: bool) -> dict[str, Said]:
-    """Every line on the rows of some sets, one after the other; `thorough`: with all measures and the floor."""
-    draws = answers.stacked("mean field", sets, "averages")
-    hull = CategoricalCredalSet(draws[:, :, 0])
-    members, known = (answers.stacked("ordinary", sets, what) for what in ("log_probs", "known"))
-    power = sharpness(answers)
+    """Every line whose members are there, on the rows of some sets, one after the other.
+
+    `thorough`: with all measures and the floor.
+    """
+    lines: dict[str, Said] = {}
+    if answers.has("mean field"):
+        lines |= _of_the_paper(answers, sets, thorough)
+    if answers.has("ordinary"):
+        lines |= _of_ordinary_networks(answers, sets, thorough)
+    if answers.has("robust"):
+        probs = _probs(answers.stacked("robust", sets, "log_probs"))
+        lines[ROBUST] = _credal(constructions.wrapper(probs), thorough)
+    if answers.has("dropout"):
+        probs, entropy = (answers.stacked("dropout", sets, what)[:, 0] for what in ("averages", "entropy"))
+        lines[DROPOUT] = _drawn(probs[:, 0], entropy)
+    return {name: lines[name] for name in LINES if name in lines}
+
+
+def _of_the_paper(answers: Answers, sets: Sequence[str], thorough: bool) -> dict[str, Said]:
+    """The hull of the mean-field members, their averages, and the best of them."""
+    draws, entropy = (answers.stacked("mean field", sets, what) for what in ("averages", "entropy"))
+    hull, chosen = CategoricalCredalSet(draws[:, :, 0]), best(answers)
     lines = {
         CBDL: _credal(hull, thorough),
         EBNN: _averaged(baselines.ebnn(hull, "paper")),
         EBNN_LABEL: _averaged(baselines.ebnn(hull, "label")),
-        BNN: _drawn(
-            draws[:, best(answers), 0], answers.stacked("mean field", sets, "entropy")[:, best(answers)]
-        ),
-        ENSEMBLE: _averaged(baselines.from_draws(_probs(members))),
-        DROPOUT: _drawn(
-            answers.stacked("dropout", sets, "averages")[:, 0, 0],
-            answers.stacked("dropout", sets, "entropy")[:, 0],
-        ),
-        WRAPPER: _credal(constructions.wrapper(_probs(members)), thorough),
-        ROBUST: _credal(
-            constructions.wrapper(_probs(answers.stacked("robust", sets, "log_probs"))), thorough
-        ),
-        OURS: _ours(power * members, known, thorough),
-        AVERAGED: _average_of_ours(power * members, known),
+        BNN: _drawn(draws[:, chosen, 0], entropy[:, chosen]),
     }
     if thorough:
         averages = torch.from_numpy(draws)
-        floor = class_floor(averages, torch.full((len(averages),), DRAWS)).numpy()
-        lines[CBDL].more["floor"] = floor
+        lines[CBDL].more["floor"] = class_floor(averages, torch.full((len(averages),), DRAWS)).numpy()
     return lines
+
+
+def _of_ordinary_networks(answers: Answers, sets: Sequence[str], thorough: bool) -> dict[str, Said]:
+    """The deep ensemble, its box, and ours."""
+    members, known = (answers.stacked("ordinary", sets, what) for what in ("log_probs", "known"))
+    sharp = sharpness(answers) * members
+    return {
+        ENSEMBLE: _averaged(baselines.from_draws(_probs(members))),
+        WRAPPER: _credal(constructions.wrapper(_probs(members)), thorough),
+        OURS: _ours(sharp, known, thorough),
+        AVERAGED: _average_of_ours(sharp, known),
+    }
 
 
 def best(answers: Answers) -> int:

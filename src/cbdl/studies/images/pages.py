@@ -67,7 +67,7 @@ def of_scores(table: Table, source: Source) -> Part:
     """Every line on clean test rows, the accuracies of the members, and seconds of training."""
     rows, numbers = [], {}
     names = ("accuracy", "nll", "brier", "ece", "area")
-    for line in LINES:
+    for line in table.lines(source):
         own = {name: table.mean(source, lambda n, k=name, i=line: n["scores"][i][k]) for name in names}  # type: ignore[misc]
         rows.append((line, *(cell(own[name], 4) for name in names)))
         numbers[line] = own
@@ -109,7 +109,8 @@ GROUPS = {
 
 def of_corrupted(table: Table, source: Source, measure: str, group: str) -> Part:
     """One uncertainty by noise at low, medium and high severity; beside the paper's members the paper's own numbers."""
-    words, lines = GROUPS[group]
+    words, whole = GROUPS[group]
+    lines = [line for line in whole if line in table.lines(source)]
     known = published_noises.SHIFTED.get(source.name, {}) if group == "paper" else {}
     rows, numbers = [], {}
     for noise in source.corruptions:
@@ -144,7 +145,7 @@ def of_rejection(table: Table, source: Source) -> Part:
     rows, numbers = [], {}
     for method, values in published.SEVERITY.get(source.name, {}).items():
         rows.append((f"* {method}", *map(share, values), share(float(np.mean(values))), "-", "-"))
-    for line in LINES:
+    for line in table.lines(source):
         own = [table.over_noises(source, line, "area", (severity,)) for severity in SEVERITIES]
         others = [table.over_noises(source, line, f"area_{name}") for name in ("total", "epistemic")]
         rows.append((line, *map(share, own), share(float(np.mean(own))), *map(share, others)))
@@ -169,6 +170,10 @@ def of_rejection(table: Table, source: Source) -> Part:
     )
 
 
+def _drawn(table: Table, source: Source) -> list[str]:
+    return [line for line in DRAWN if line in table.lines(source)]
+
+
 def _curves(table: Table, source: Source) -> dict[str, dict[str, list[float]]]:
     """By severity and line: the mean curve over noises (and seeds)."""
 
@@ -180,7 +185,7 @@ def _curves(table: Table, source: Source) -> dict[str, dict[str, list[float]]]:
         ]
         return [float(v) for v in np.mean(own, axis=0)]
 
-    return {f"severity {s}": {line: one(line, s) for line in DRAWN} for s in SEVERITIES}
+    return {f"severity {s}": {line: one(line, s) for line in _drawn(table, source)} for s in SEVERITIES}
 
 
 def of_noises(table: Table, source: Source) -> Part:
@@ -188,7 +193,10 @@ def of_noises(table: Table, source: Source) -> Part:
     known = published_noises.AREAS.get(source.name, {})
     rows, numbers = [], {}
     for noise in source.corruptions:
-        own = {line: [table.level(source, noise, line, "area", (s,)) for s in SEVERITIES] for line in LINES}
+        own = {
+            line: [table.level(source, noise, line, "area", (s,)) for s in SEVERITIES]
+            for line in table.lines(source)
+        }
         paper = " ".join(map(share, known[noise])) if known else "-"
         rows.append(
             (
@@ -198,12 +206,12 @@ def of_noises(table: Table, source: Source) -> Part:
             )
         )
         numbers[noise] = {**own, "paper": known.get(noise)}
-    first = table.of(source)[0].numbers["corrupted"]
+    first, drawn = table.of(source)[0].numbers["corrupted"], _drawn(table, source)
     return Part(
         name=f"noises-{source.name}",
         title=f"{source.title}: area under accuracy-rejection, by noise",
         text="Mean and deviation over severities. A star: means of the paper's CBDL, EBNN and BNN.",
-        header=("noise", "* paper", *LINES),
+        header=("noise", "* paper", *table.lines(source)),
         rows=tuple(rows),
         lessons=(),
         numbers=numbers,
@@ -212,7 +220,7 @@ def of_noises(table: Table, source: Source) -> Part:
             figures.all_rejections,
             shares=SHARES,
             curves={
-                noise: {s: {line: first[noise][str(s)][line]["curve"] for line in DRAWN} for s in SEVERITIES}
+                noise: {s: {line: first[noise][str(s)][line]["curve"] for line in drawn} for s in SEVERITIES}
                 for noise in source.corruptions
             },
         ),
@@ -230,7 +238,7 @@ def of_foreign(table: Table, source: Source) -> Part:
     for method in ("CBDL", "EBNN", "BNN") if known else ():
         pairs = [known[name][method] for name in sets if name in known]
         rows.append((f"* {method}", *_increases(pairs)))
-    for line in LINES:
+    for line in table.lines(source):
         pairs = [
             (table.means(source, name, line, "epistemic"), table.means(source, name, line, "aleatoric"))
             for name in sets
@@ -264,10 +272,11 @@ def of_detection(table: Table, measure: str) -> Part:
     """AUROC of all pairs by one uncertainty."""
     place = 0 if measure == "epistemic" else 1
     rows, numbers = [], {}
-    columns: dict[str, list[float]] = {line: [] for line in LINES}
+    lines = [line for line in LINES if any(line in table.lines(source) for source in table.sources)]
+    columns: dict[str, list[float]] = {line: [] for line in lines}
     for source in table.sources:
         for name in table.foreign(source):
-            own = {line: table.auroc(source, name, line, measure) for line in LINES}
+            own = {line: table.auroc(source, name, line, measure) for line in lines}
             paper = published.AUROC.get(source.name, {}).get(name, {}).get("CBDL")
             theirs = "-" if paper is None else share(paper[place])
             rows.append((f"{source.title} -> {_title(name)}", theirs, *(cell(v, 3) for v in own.values())))
@@ -276,7 +285,7 @@ def of_detection(table: Table, measure: str) -> Part:
             for line, value in own.items():
                 columns[line] += [] if value is None else [value]
     rows.append(("mean", _paper_mean(table, place), *(cell(float(np.mean(v)), 3) for v in columns.values())))
-    drawn = (CBDL, OURS, ENSEMBLE, WRAPPER, ROBUST)
+    drawn = [line for line in (CBDL, OURS, ENSEMBLE, WRAPPER, ROBUST) if line in lines]
     draw: Callable[[Any], None] | None = None
     if measure == "epistemic":
         pairs = {
@@ -288,7 +297,7 @@ def of_detection(table: Table, measure: str) -> Part:
         title=f"Detection of foreign rows by {measure} uncertainty",
         text="AUROC, trained on -> asked about. A star: the paper's CBDL. Of the ensemble EU is mutual information, "
         "and total is the entropy of its mean.",
-        header=("pair", "* CBDL", *LINES),
+        header=("pair", "* CBDL", *lines),
         rows=tuple(rows),
         lessons=(ABOUT,) if measure == "epistemic" else (),
         numbers=numbers,
@@ -297,10 +306,10 @@ def of_detection(table: Table, measure: str) -> Part:
     )
 
 
-def _interval(table: Table, source: Source, foreign: str) -> list[float]:
+def _interval(table: Table, source: Source, foreign: str) -> list[float] | None:
     """The bootstrap interval of ours over test rows, of the first seed."""
-    own = table.of(source)[0].numbers["auroc"][foreign][OURS]["epistemic"]
-    return [own["low"], own["high"]]
+    own = table.of(source)[0].numbers["auroc"][foreign].get(OURS)
+    return None if own is None else [own["epistemic"]["low"], own["epistemic"]["high"]]
 
 
 def _paper_mean(table: Table, place: int) -> str:
@@ -318,7 +327,7 @@ def of_measures(table: Table) -> Part:
     names = ("epistemic", "epistemic_lower", "hartley", "total")
     rows, numbers = [], {}
     for source in table.sources:
-        for line in CREDAL:
+        for line in filter(table.lines(source).__contains__, CREDAL):
             own = {name: _mean_auroc(table, source, line, name) for name in names}
             clean = {
                 name: table.means(source, CLEAN, line, name)

@@ -12,7 +12,7 @@ from cbdl.studies import workers
 from cbdl.studies.images import lines, measures
 from cbdl.studies.images.answers import ASKING, Asking
 from cbdl.studies.images.lines import Answers, Said
-from cbdl.studies.images.members import LINE_UPS
+from cbdl.studies.images.members import LINE_UPS, LineUp
 from cbdl.studies.images.plans import Plan
 from cbdl.studies.images.sources import (
     CLEAN,
@@ -52,45 +52,62 @@ class Result:
         return list(self.numbers["auroc"])
 
 
+def line_ups(context: Context) -> list[LineUp]:
+    """The line-ups that are asked for by name; all of them if none is."""
+    named = [own for own in LINE_UPS if choice(own) in context.only]
+    return named or list(LINE_UPS)
+
+
+def choice(line_up: LineUp) -> str:
+    """What a line-up is called on the command line.
+
+    >>> choice("mean field")
+    'mean-field'
+    """
+    return line_up.replace(" ", "-")
+
+
 def chosen(context: Context) -> tuple[list[Source], str]:
     """The sources that are asked for and there, and what to say of them."""
     if context.profile == "smoke":
         return [DIGITS], f"The profile smoke {STAND_IN_NOTE}."
     there = available()
-    wanted = [own for name, own in SOURCES.items() if context.wants(name) and name in there]
+    asked = [name for name in SOURCES if name in context.only] or list(SOURCES)
+    wanted = [SOURCES[name] for name in asked if name in there]
     if not wanted:
-        missing = ", ".join(name for name in SOURCES if context.wants(name))
-        return [DIGITS], f"Without the files of {missing} the study {STAND_IN_NOTE}."
+        return [DIGITS], f"Without the files of {', '.join(asked)} the study {STAND_IN_NOTE}."
     absent = [name for name in SOURCES if name not in there]
     return wanted, f"Not there, and so left out: {', '.join(absent)}." if absent else ""
 
 
 def results(context: Context, plan: Plan, sources: Sequence[Source]) -> Iterator[Result]:
     """Source by source, from what is kept or run now."""
-    home = None if context.folder is None else context.folder / "runs"
-    arrays, shelf = ArrayShelf(home), Shelf(home)
     for source in sources:
         for seed in range(context.seed, context.seed + plan.seeds):
-            tasks = [
-                Asking(source.name, line_up, place, seed, plan.trainings[source.name], plan.sizes[source.name],
-                       None if context.folder is None else context.folder / "members")
-                for line_up, count in LINE_UPS.items()
-                for place in range(count)
-            ]  # fmt: skip
-            answers = workers.done(context, arrays, plan.workers, tasks, lambda task: task.name)
-            key = {"table": source.name, "split": seed, "contestant": "lines", "sizes": asdict(plan.sizes[source.name]),
-                   "how": asdict(plan.trainings[source.name]), "code": code(*MEASURING)}  # fmt: skip
-
-            def measure(source: Source = source, seed: int = seed, answers: Any = answers) -> dict[str, Any]:
-                own = {(task.line_up, task.place): given for task, given in answers.items()}
-                return measured(rows(source, plan.sizes[source.name], seed), own, seed)
-
-            numbers, there = shelf.rows(key, measure)
-            context.note(f"  {source.title}, seed {seed}: measured{' (kept)' if there else ''}")
-            yield Result(source, seed, numbers)
+            yield _result(context, plan, source, seed)
 
 
-def measured(own: Rows, members: dict[Any, Arrays], seed: int) -> dict[str, Any]:
+def _result(context: Context, plan: Plan, source: Source, seed: int) -> Result:
+    """Members are trained and asked, then all lines are measured."""
+    home, asked = context.folder, line_ups(context)
+    runs = None if home is None else home / "runs"
+    members = None if home is None else home / "members"
+    how, sizes = plan.trainings[source.name], plan.sizes[source.name]
+    tasks = [
+        Asking(source.name, line_up, place, seed, how, sizes, members)
+        for line_up in asked
+        for place in range(LINE_UPS[line_up])
+    ]
+    answers = workers.done(context, ArrayShelf(runs), plan.workers, tasks, lambda task: task.name)
+    own = {(task.line_up, task.place): given for task, given in answers.items()}
+    words = {"table": source.name, "split": seed, "contestant": "lines"}
+    settings = {"sizes": asdict(sizes), "how": asdict(how), "line_ups": asked, "code": code(*MEASURING)}
+    numbers, there = Shelf(runs).rows({**words, **settings}, lambda: measured(rows(source, sizes, seed), own))
+    context.note(f"  {source.title}, seed {seed}: measured{' (kept)' if there else ''}")
+    return Result(source, seed, numbers)
+
+
+def measured(own: Rows, members: dict[Any, Arrays]) -> dict[str, Any]:
     """All numbers of one source."""
     answers = Answers(members, own.validation.y.numpy().astype(np.float64))
     plain = [CLEAN, *own.foreign]
@@ -140,7 +157,7 @@ def _numbers(said: Said, y: Any) -> dict[str, Any]:
 def _members(answers: Answers, y: Any) -> dict[str, list[float]]:
     """Accuracies of clean test rows by line-up."""
     own: dict[str, list[float]] = {}
-    for line_up in LINE_UPS:
+    for line_up in filter(answers.has, LINE_UPS):
         points = line_up in ("ordinary", "robust")
         given = answers.stacked(line_up, [CLEAN], "log_probs" if points else "averages")
         own[line_up] = measures.spread_of_members(given if points else given[:, :, 0], y)
@@ -149,7 +166,7 @@ def _members(answers: Answers, y: Any) -> dict[str, list[float]]:
 
 def _seconds(members: dict[Any, Arrays]) -> dict[str, float]:
     """Processor seconds of training, by line-up."""
-    own: dict[str, float] = dict.fromkeys(LINE_UPS, 0.0)
+    own: dict[str, float] = {}
     for (line_up, _), arrays in members.items():
-        own[line_up] += float(arrays["seconds"])
+        own[line_up] = own.get(line_up, 0.0) + float(arrays["seconds"])
     return own

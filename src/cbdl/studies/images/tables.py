@@ -30,6 +30,10 @@ class Table:
         """One result per seed."""
         return [own for own in self.results if own.source.name == source.name]
 
+    def lines(self, source: Source) -> list[str]:
+        """The lines that were measured, in the order of the tables."""
+        return list(self.of(source)[0].numbers["scores"])
+
     def foreign(self, source: Source) -> list[str]:
         """The foreign sets that its lines were asked about."""
         return self.of(source)[0].foreign
@@ -44,8 +48,8 @@ class Table:
         return float(np.std(values, ddof=1)) if len(values) > 1 else None
 
     def auroc(self, source: Source, foreign: str, line: str, measure: str = "epistemic") -> float | None:
-        """AUROC of foreign rows by a measure; None where the line does not have it."""
-        if measure not in self.of(source)[0].numbers["auroc"][foreign][line]:
+        """AUROC of foreign rows by a measure; None where the line was not measured or does not have it."""
+        if measure not in self.of(source)[0].numbers["auroc"][foreign].get(line, {}):
             return None
         return self.mean(source, lambda n: n["auroc"][foreign][line][measure]["value"])
 
