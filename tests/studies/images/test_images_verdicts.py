@@ -53,24 +53,24 @@ def test_goals_count_pairs_and_data_sets():
     above = sum(p["CBDL"][0] < 0.97 for foreign in published.AUROC.values() for p in foreign.values())
     assert by_words(own, "above the paper's").value == above < 12
     assert by_words(own, "mean of the twelve pairs").value == pytest.approx(0.97)
-    assert by_words(own, "above the deep ensemble's").holds
+    assert by_words(own, "above the deep ensemble's").reached
     assert by_words(own, "area of at least").value == 4
-    assert by_words(own, "MNIST -> SVHN").holds is False
+    assert by_words(own, "MNIST -> SVHN").reached is False
     assert by_words(own, "worst member of ours").value == pytest.approx(0.01)
     assert by_words(own, "worst member of all").value == pytest.approx(0.03)
 
 
 def test_what_some_data_sets_cannot_tell_is_not_told():
     own = list(verdicts.goals(table({OURS: 0.97}, {}, ("mnist",))))
-    assert by_words(own, "mean of the twelve pairs").holds is None
-    assert by_words(own, "ECE, MNIST").holds
+    assert by_words(own, "mean of the twelve pairs").reached is None
+    assert by_words(own, "ECE, MNIST").reached
     assert by_words(own, "ECE, Fashion").value is None
 
 
 def test_claims_compare_high_with_low_severity_and_lines_with_each_other():
     own = list(verdicts.claims(table({CBDL: 0.9}, {CBDL: 0.7, EBNN: 0.8}, ("mnist",))))
     assert by_words(own, "EU of CBDL").value == pytest.approx(0.35)  # (0.4 + 0.5) / 2 - 0.1
-    assert by_words(own, "AU of EBNN, high").holds is False
+    assert by_words(own, "AU of EBNN, high").reached is False
     assert by_words(own, "area, CBDL - EBNN").value == pytest.approx(-0.1)
     assert by_words(own, "increase of AU").value == pytest.approx(0.0)
     assert by_words(own, "by its AU").value == pytest.approx(0.4)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cbdl.studies import verdict
+from cbdl.studies.goal import of_goals
 from cbdl.studies.images import pages, runs, verdicts
 from cbdl.studies.images.members import LINE_UPS
 from cbdl.studies.images.plans import PLANS
@@ -37,18 +37,12 @@ def parts(context: Context) -> Iterator[Part]:
     for measure in ("epistemic", "aleatoric", "total"):
         yield pages.of_detection(table, measure)
     yield pages.of_measures(table)
-    yield verdict.part(
-        "claims",
-        "The paper's claims, with the paper's recipe",
-        "Of the mean-field members, on the data, networks and epochs of this profile.",
-        list(verdicts.claims(table)),
-    )
-    yield verdict.part(
-        "goals",
-        "Goals",
-        "Of ours. The deterministic network is the mean of the deep ensemble's members.",
-        list(verdicts.goals(table)),
-    )
+    claims = list(verdicts.claims(table))
+    if claims:
+        text = "Of the mean-field members, on the data, networks and epochs of this profile."
+        yield of_goals(claims, text, "claims", "The paper's claims, with the paper's recipe")
+    text = "Of ours. The deterministic network is the mean of the deep ensemble's members."
+    yield of_goals(list(verdicts.goals(table)), text)
 
 
 STUDY = Study(

@@ -341,7 +341,7 @@ def of_frames(results: Sequence[Result], world: World) -> Part | None:
     return None
 
 
-# --- seconds ---------------------------------------------------------------------------------
+# --- seconds and verdicts ---------------------------------------------------------------------------------
 
 
 def of_speed(speed: Speed) -> Part:

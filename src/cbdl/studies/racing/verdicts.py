@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from cbdl.studies.goal import Goal
 from cbdl.studies.racing.measures import CALIBRATED, CBDL, EBNN, LEVELS
 from cbdl.studies.racing.members import OURS, PAPER
 from cbdl.studies.racing.runs import IN, RACE, SHIFTS
 from cbdl.studies.racing.speed import Speed
 from cbdl.studies.racing.tables import Table
-from cbdl.studies.verdict import Verdict
 
 POINTS = 0.02
 """By how much coverage at equal width is to be better."""
@@ -24,7 +24,7 @@ def _mean(values: Sequence[float]) -> float | None:
 # --- the paper --------------------------------------------------------------------------------------------
 
 
-def claims(table: Table) -> Iterator[Verdict]:
+def claims(table: Table) -> Iterator[Goal]:
     """Of the paper's line-up: CBDL covers more than EBNN everywhere; and what becomes of that at equal width."""
     for split in table.splits:
         for test in (IN, RACE):
@@ -32,20 +32,21 @@ def claims(table: Table) -> Iterator[Verdict]:
                 gains = [_gain(table, split, test, level, kind) for level in LEVELS]
                 known = [gain for gain in gains if gain is not None]
                 what = f"{split}, {test}: {words}, CBDL - EBNN"
-                yield Verdict(what, 0.0, min(known) if known else None, kind="above")
+                yield Goal(what, 0.0, None, min(known) if known else None, strict=True)
         falls = [_fall(table, split, region, level) for region in (EBNN, CBDL) for level in LEVELS]
         known = [fall for fall in falls if fall is not None]
-        yield Verdict(
+        yield Goal(
             f"{split}: multi-step, {IN} - {RACE}",
             0.0,
+            None,
             min(known) if known else None,
-            kind="above",
+            strict=True,
         )
         for test in (IN, RACE):
             gains = [_gain_at_width(table, split, test, level) for level in LEVELS]
             known = [gain for gain in gains if gain is not None]
             what = f"{split}, {test}: multi-step at EBNN's width"
-            yield Verdict(what, 0.0, min(known) if known else None, kind="above")
+            yield Goal(what, 0.0, None, min(known) if known else None, strict=True)
 
 
 def _gain(table: Table, split: str, test: str, level: float, kind: str) -> float | None:
@@ -69,29 +70,31 @@ def _fall(table: Table, split: str, region: str, level: float) -> float | None:
 # --- the goals --------------------------------------------------------------------------------------------
 
 
-def goals(table: Table, speed: Speed | None) -> Iterator[Verdict]:
+def goals(table: Table, speed: Speed | None) -> Iterator[Goal]:
     """Coverage in distribution, coverage at equal width out of distribution, and seconds."""
     for level in LEVELS:
         held = table.regions("blocked", IN, OURS.name, CALIBRATED, level, "multi")
-        yield Verdict(f"multi-step coverage at {level:g}, {IN}", level, _mean(held))
+        yield Goal(f"multi-step coverage at {level:g}, {IN}", level, None, _mean(held))
     for test in SHIFTS:
         for level in LEVELS:
-            yield Verdict(
+            yield Goal(
                 f"{test}, at EBNN's {level:g} width: ours - MF EBNN",
                 POINTS,
+                None,
                 ahead_of_ebnn(table, test, level, PAPER.name),
             )
     for test in SHIFTS:
-        yield Verdict(
+        yield Goal(
             f"{test}, at EBNN's 0.9 width: ours - our EBNN",
             POINTS,
+            None,
             ahead_of_ebnn(table, test, 0.9, OURS.name),
         )
     simulation = None if speed is None else speed.simulation
-    yield Verdict("simulation of 24 traces", SIMULATION, simulation, " s", kind="at most")
+    yield Goal("simulation of 24 traces", None, SIMULATION, simulation, " s")
     for name in (PAPER.name, OURS.name):
         seconds = None if speed is None else speed.prediction[name]
-        yield Verdict(f"1,000 predictions with regions, {name}", PREDICTION, seconds, " s", kind="at most")
+        yield Goal(f"1,000 predictions with regions, {name}", None, PREDICTION, seconds, " s")
 
 
 def ahead_of_ebnn(table: Table, test: str, level: float, line_up: str) -> float | None:
