@@ -15,7 +15,7 @@ from cbdl import constructions, files
 from cbdl.bayes.predictive import averages
 from cbdl.credal.floor import weightings
 from cbdl.studies.images import layers
-from cbdl.studies.images.members import LineUp, Scale, Training, trained
+from cbdl.studies.images.members import LineUp, Scale, Training, device, trained
 from cbdl.studies.images.sources import CLEAN, DIGITS, SOURCES, VALIDATION, Rows, Sizes, rows
 from cbdl.studies.shelf import Arrays, Key, file_name
 from cbdl.studies.tables.contestant import code
@@ -78,7 +78,7 @@ class Asking:
         place = self.folder / file_name(self._what(LEARNING)).removesuffix(".npz")
         clock = place.with_suffix(".seconds")
         try:
-            return cbdl.load(place), float(clock.read_text())
+            return cbdl.load(place, device=device()), float(clock.read_text())
         except (OSError, ValueError):
             shutil.rmtree(place, ignore_errors=True)
         model, seconds = self._trained(own)
@@ -100,7 +100,7 @@ def _draws(model: cbdl.CBDL, own: Rows, scale: Scale, seed: int) -> Arrays:
     for name, make in own.sets(seed).items():
         some = weights if name in told else weights[:1]
         x = scale(make()[:JUDGED] if name == VALIDATION else make())
-        probs, entropy = averages(model.learned, x, some)
+        probs, entropy = averages(model.learned, x.to(model.device), some)
         answers[f"{name}/averages"] = probs[:, 0].numpy().astype(np.float32)
         answers[f"{name}/entropy"] = entropy[:, 0].numpy().astype(np.float32)
     return answers

@@ -49,9 +49,12 @@ def _summary(x: Tensor) -> Tensor:
 
 def seen_by(network: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor]]:
     """`walk` of any number of rows, in float64: logits (n, J), and one matrix of features per layer."""
+    where = next(network.parameters()).device
     with torch.no_grad():
         parts = [
-            walk(network, rows.contiguous(memory_format=torch.channels_last)) for rows in torch.split(x, ROWS)
+            walk(network, rows.to(where).contiguous(memory_format=torch.channels_last))
+            for rows in torch.split(x, ROWS)
         ]
-    logits = torch.cat([out for out, _ in parts]).double()
-    return logits, [torch.cat(column).double() for column in zip(*(seen for _, seen in parts), strict=True)]
+    columns = zip(*(seen for _, seen in parts), strict=True)
+    logits = torch.cat([out for out, _ in parts]).double().cpu()
+    return logits, [torch.cat(column).double().cpu() for column in columns]

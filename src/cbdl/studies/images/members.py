@@ -89,7 +89,21 @@ def model_for(line_up: LineUp, place: int, how: Training, images: Images, seed: 
     elif line_up == "dropout":
         method = Dropout(how.epochs, how.batch, how.rate, p=how.dropout)
         own += 200
-    return cbdl.CBDL([prior], [plain], method, seed=own, standardize=False, engine=Local(), verbose=False)
+    return cbdl.CBDL(
+        [prior],
+        [plain],
+        method,
+        seed=own,
+        standardize=False,
+        engine=Local(),
+        device=device(),
+        verbose=False,
+    )
+
+
+def device() -> str:
+    """Where members are trained and asked: a graphics processor if there is one."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def trained(line_up: LineUp, place: int, how: Training, images: Images, seed: int) -> cbdl.CBDL:

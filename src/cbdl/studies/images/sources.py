@@ -7,6 +7,7 @@ digits and clothes become colour images with a black frame.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -110,14 +111,16 @@ def split(images: Images, validation: int, train: int | None, seed: int) -> tupl
 
 def available() -> tuple[str, ...]:
     """The sources whose files are there, in the order of the tables."""
-    there = []
+    return tuple(_tests())
+
+
+def _tests() -> dict[str, Images]:
+    """The test rows of all sources that have some."""
+    there = {}
     for name, source in SOURCES.items():
-        try:
-            data.load(source.files, "test")
-        except DataError:
-            continue
-        there.append(name)
-    return tuple(there)
+        with contextlib.suppress(DataError):
+            there[name] = data.load(source.files, "test")
+    return there
 
 
 def rows(source: Source, sizes: Sizes, seed: int) -> Rows:
@@ -127,9 +130,9 @@ def rows(source: Source, sizes: Sizes, seed: int) -> Rows:
     whole, tests = data.load(source.files, "train"), data.load(source.files, "test")
     train, validation = split(whole, sizes.validation, sizes.train, seed)
     others = {
-        other.name: some(data.load(other.files, "test"), sizes.tests).like(tests)
-        for name, other in SOURCES.items()
-        if name != source.name and name in available()
+        name: some(images, sizes.tests).like(tests)
+        for name, images in _tests().items()
+        if name != source.name
     }
     return Rows(source, train, validation, some(tests, sizes.tests), others, some(tests, sizes.corrupted, 1))
 
