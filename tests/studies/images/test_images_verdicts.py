@@ -87,3 +87,13 @@ def test_rows_are_measured_by_definition():
     assert curve(many, np.repeat(y, 10))[::10] == pytest.approx([0.75, 1.0])
     far = Said(point, zero, zero, np.array([0.2, 0.2, 0.5, 0.5]), zero)
     assert detection(said, far)["epistemic"]["value"] == pytest.approx((2 + 2 + 4 + 4) / 16)
+
+
+def test_several_seeds_show_their_spread():
+    seeds = [
+        Result(SOURCES["mnist"], i, numbers(SOURCES["mnist"], {OURS: 0.96 + 0.02 * i}, {})) for i in range(2)
+    ]
+    own = Table(tuple(seeds))
+    assert own.auroc(SOURCES["mnist"], "svhn", OURS) == pytest.approx(0.97)
+    assert own.deviation(SOURCES["mnist"], "svhn", OURS, "epistemic") == pytest.approx(0.02 / np.sqrt(2))
+    assert Table(tuple(seeds[:1])).deviation(SOURCES["mnist"], "svhn", OURS, "epistemic") is None

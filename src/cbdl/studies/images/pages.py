@@ -279,7 +279,8 @@ def of_detection(table: Table, measure: str) -> Part:
             own = {line: table.auroc(source, name, line, measure) for line in lines}
             paper = published.AUROC.get(source.name, {}).get(name, {}).get("CBDL")
             theirs = "-" if paper is None else share(paper[place])
-            rows.append((f"{source.title} -> {_title(name)}", theirs, *(cell(v, 3) for v in own.values())))
+            cells = [_with_spread(own[line], table.deviation(source, name, line, measure)) for line in lines]
+            rows.append((f"{source.title} -> {_title(name)}", theirs, *cells))
             numbers[f"{source.name} -> {name}"] = {**own, "paper": None if paper is None else paper[place],
                                                    "interval": _interval(table, source, name)}  # fmt: skip
             for line, value in own.items():
@@ -304,6 +305,11 @@ def of_detection(table: Table, measure: str) -> Part:
         caption="AUROC by epistemic uncertainty; a cross: the paper's CBDL." if draw else "",
         draw=draw,
     )
+
+
+def _with_spread(value: float | None, deviation: float | None) -> str:
+    """A number, with its standard deviation over seeds in brackets if there are several."""
+    return cell(value, 3) if deviation is None else f"{cell(value, 3)} ({share(deviation)})"
 
 
 def _interval(table: Table, source: Source, foreign: str) -> list[float] | None:

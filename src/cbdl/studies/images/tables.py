@@ -42,9 +42,10 @@ class Table:
         """The mean over seeds of a number."""
         return float(np.mean([get(own.numbers) for own in self.of(source)]))
 
-    def deviation(self, source: Source, get: Callable[[dict[str, Any]], float]) -> float | None:
-        """Its standard deviation over seeds; None for one seed."""
-        values = [get(own.numbers) for own in self.of(source)]
+    def deviation(self, source: Source, foreign: str, line: str, measure: str) -> float | None:
+        """The standard deviation over seeds of an AUROC; None for one seed, or where there is none."""
+        own = [result.numbers["auroc"][foreign].get(line, {}).get(measure) for result in self.of(source)]
+        values = [given["value"] for given in own if given is not None]
         return float(np.std(values, ddof=1)) if len(values) > 1 else None
 
     def auroc(self, source: Source, foreign: str, line: str, measure: str = "epistemic") -> float | None:
