@@ -58,9 +58,9 @@ class Likelihood(ABC):
         noise = self.noise(unit)
         return noise, torch.ones_like(noise)
 
-    def floor(self, unit: Tensor) -> Tensor:
+    def floor(self, unit: Tensor) -> Tensor | float:
         """The least scale of the noise (*event), standardised, where noise parameters are log scales."""
-        return torch.full_like(unit, FLOOR)
+        return FLOOR
 
     @abstractmethod
     def check(self, y: Tensor, whole: bool = True) -> None:

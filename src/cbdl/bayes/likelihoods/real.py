@@ -34,8 +34,10 @@ class _LocationScale(Likelihood):
         check_scale(self.scale)
         check_resolution(self.resolution)
 
-    def floor(self, unit: Tensor) -> Tensor:
+    def floor(self, unit: Tensor) -> Tensor | float:
         """Scales that are learned are at least `FLOOR`, so that densities are bounded, and that of rounding."""
+        if self.resolution == 0:
+            return FLOOR
         own = unit.new_tensor(self.resolution)
         return FLOOR + (own.reshape(unit.shape) if own.ndim else own) / (ROUNDED * unit)
 
