@@ -30,8 +30,8 @@ NOISES: tuple[Scale, ...] = ("learned", "heteroscedastic")
 """Noise of a regression: the same for every input, and one that varies with it. Each is a likelihood."""
 STEPS = 5000
 """Steps of the training: three fifths to optimise on few rows each, a quarter to warm up, the rest to sample."""
-LONGEST, WORK = 15000, 30_000_000
-"""Steps at most, and how many rows they may see, where more steps than `STEPS` pay."""
+SMALL, LARGE = (8000, 6_000_000), (15_000, 30_000_000)
+"""Of real tables with fewer than `MORE` rows and with more: steps at most, and how many rows they may see in all."""
 CHAINS = 4
 CHAINS_OF: dict[Task, Chains] = {"classification": "extremes", "regression": "averaged"}
 """What chains are to predictions. For classes the set then tells new inputs from known ones far better; for real
@@ -60,14 +60,15 @@ def hidden(rows: int, task: Task) -> tuple[tuple[int, ...], ...]:
 
 
 def steps(rows: int, task: Task) -> int:
-    """The length of the training for a table of so many rows: networks with a fourth layer take longer.
+    """The length of the training for a table of so many rows: real outcomes, and networks of four layers, take longer.
 
-    >>> [steps(rows, "regression") for rows in (900, 1500, 4000, 50_000)], steps(1500, "classification")
-    ([5000, 15000, 7500, 5000], 5000)
+    >>> [steps(rows, "regression") for rows in (500, 1000, 4000, 50_000)], steps(500, "classification")
+    ([8000, 15000, 7500, 5000], 5000)
     """
-    if task != "regression" or rows < MORE:
+    if task == "classification":
         return STEPS
-    return min(LONGEST, max(STEPS, WORK // rows))
+    most, work = SMALL if rows < MORE else LARGE
+    return min(most, max(STEPS, work // max(rows, 1)))
 
 
 def quantiles(X: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> Columns:

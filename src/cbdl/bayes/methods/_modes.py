@@ -57,7 +57,9 @@ class ModeObjective(PointObjective):
         if noise.numel():
             # the scale is floor + exp(noise)
             unit = self.cohort.unit
-            floor = torch.as_tensor(self.cohort.likelihood.floor(unit)).expand(unit.shape).reshape(-1).to(noise)
+            floor = (
+                torch.as_tensor(self.cohort.likelihood.floor(unit)).expand(unit.shape).reshape(-1).to(noise)
+            )
             slope = noise.exp() / (floor + noise.exp())
             gradient[:, -noise.shape[1] :] -= slope * self.determined / self.total
         return loss, torch.cat([gradient, torch.zeros_like(noise)], 1)
