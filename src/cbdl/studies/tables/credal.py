@@ -104,7 +104,7 @@ def _epistemic(estimator: Any, X: Floats) -> Floats:
 
 
 def run_race(task: Task) -> dict[str, Numbers]:
-    """One prior, one noise model, and the networks, chains and steps that bde has by `cbdl.studies.tables.bde.SETTINGS`."""
+    """One prior, one noise model, and the networks, chains and steps of `cbdl.studies.tables.bde.SETTINGS`."""
     table = task.table
     method = MCLMC(
         chains=bde["n_members"],
