@@ -29,7 +29,7 @@ def parts(context: Context) -> Iterator[Part]:
     for source in table.sources:
         yield pages.of_scores(table, source)
         for measure in ("epistemic", "aleatoric"):
-            for group in pages.GROUPS:
+            for group in pages.groups(table, source):
                 yield pages.of_corrupted(table, source, measure, group)
         yield pages.of_rejection(table, source)
         yield pages.of_noises(table, source)

@@ -107,6 +107,11 @@ GROUPS = {
 """Lines that share a table."""
 
 
+def groups(table: Table, source: Source) -> list[str]:
+    """Those of which some line was measured."""
+    return [name for name, (_, lines) in GROUPS.items() if set(lines) & set(table.lines(source))]
+
+
 def of_corrupted(table: Table, source: Source, measure: str, group: str) -> Part:
     """One uncertainty by noise at low, medium and high severity; beside the paper's members the paper's own numbers."""
     words, whole = GROUPS[group]
