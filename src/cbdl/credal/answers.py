@@ -26,7 +26,10 @@ class Region(ABC):
 
     @abstractmethod
     def contains(self, y: ArrayLike) -> Array:
-        """Whether outcomes lie in the region."""
+        """Whether outcomes lie in the region.
+
+        - `y`: outcomes: (...,), or (..., n) several for each set; in R^d (..., d)
+        """
 
     def columns(self) -> dict[str, list[Any]]:
         """The regions of a batch (n,) column by column, as data frames have them."""

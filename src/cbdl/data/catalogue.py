@@ -20,7 +20,13 @@ class Source:
 
 @dataclass(frozen=True)
 class DataSet:
-    """One data set: what it is, and the files that it is made of."""
+    """One data set: what it is, and the files that it is made of.
+
+    - `name`: by which it is asked for
+    - `about`: what it is
+    - `licence`: what may be done with it
+    - `sources`: its files, where they are and their sums
+    """
 
     name: str
     about: str

@@ -54,6 +54,8 @@ def uncertainties(credal: CredalSet, measures: Sequence[str] | None = None) -> d
     "information" (mutual information).
 
     `measures` picks some of them by name.
+
+    - `credal`: a credal set
     """
     classes = isinstance(credal, CategoricalCredalSet | IntervalCredalSet)
     known: dict[str, Callable[[CredalSet], Floats]] = dict(BOXES) if classes else {}

@@ -105,6 +105,8 @@ def application(trained: Trained, limits: Limits | None = None, token: str | Non
 
     trained: what `cbdl.tables.answers.Trained.load` reads
     token:   if given, whoever asks must send it (`Authorization: Bearer TOKEN`)
+
+    - `limits`: what a request may ask for; None: the defaults of `Limits`
     """
     own, measures = limits or Limits(), Measures()
     batches = Batches(lambda rows, options: answer(trained, rows, options), own, measures.batch)

@@ -59,6 +59,8 @@ def load(
     Networks from `cbdl.nets` are rebuilt by name. A network of the user's own is not in the folder: give its factories
     as `nets`, one per likelihood, in order. A model that was trained from a table (`cbdl fit`) predicts for data frames
     with the columns of that table, and `predict_missing` for those with missing values and words never seen.
+
+    - `device`: where networks are evaluated
     """
     loaded = model.load(path, nets, device=device)
     extra = read_manifest(path)["extra"]

@@ -32,6 +32,8 @@ class Categorical(Likelihood):
     """Classes 0, ..., J - 1 with probabilities softmax(network output (batch, J)).
 
     `worst`: members learn from that share of every batch, the rows that they predict worst (a robust member).
+
+    - `net`: a function that makes a new network, or a module as its template
     """
 
     net: Factory
@@ -82,7 +84,10 @@ class Categorical(Likelihood):
 
 @dataclass(frozen=True)
 class Bernoulli(Likelihood):
-    """Classes 0 and 1; the network's one output (batch,) or (batch, 1) is the log odds of class 1."""
+    """Classes 0 and 1; the network's one output (batch,) or (batch, 1) is the log odds of class 1.
+
+    - `net`: a function that makes a new network, or a module as its template
+    """
 
     net: Factory
     space: ClassVar[Literal["classes"]] = "classes"

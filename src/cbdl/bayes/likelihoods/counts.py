@@ -19,6 +19,8 @@ class Poisson(Likelihood):
     """Counts with rate exp(network output); any event shape, coordinates independent.
 
     Far from the data outputs may be anything: rates are described between 1.8e-35 and 2.4e17.
+
+    - `net`: a function that makes a new network, or a module as its template
     """
 
     net: Factory

@@ -127,6 +127,8 @@ class Normal(_LocationScale):
     `scale`: a number (the standard deviation, in the targets' units), "learned" (one number per coordinate,
     by maximum likelihood along with the posterior), or "heteroscedastic" (the network has twice the outputs;
     the second half are scales before softplus).
+
+    - `net`: a function that makes a new network, or a module as its template
     """
 
     net: Factory
@@ -158,7 +160,10 @@ class Normal(_LocationScale):
 
 @dataclass(frozen=True)
 class Laplace(_LocationScale):
-    """Laplace noise with standard deviation `scale` (see Normal for its kinds)."""
+    """Laplace noise with standard deviation `scale` (see Normal for its kinds).
+
+    - `net`: a function that makes a new network, or a module as its template
+    """
 
     net: Factory
     scale: Scale = "learned"
@@ -182,6 +187,8 @@ class Laplace(_LocationScale):
 class StudentT(_LocationScale):
     """Student t noise with `df` > 2 degrees of freedom and standard deviation `scale` (see Normal for its
     kinds).
+
+    - `net`: a function that makes a new network, or a module as its template
     """
 
     net: Factory

@@ -43,7 +43,10 @@ class KL:
 
 @dataclass(frozen=True)
 class Renyi:
-    """The Renyi-alpha bound, alpha > 0 and not 1."""
+    """The Renyi-alpha bound, alpha > 0 and not 1.
+
+    - `alpha`: the order: near 0 it covers all mass, at 1 it would be the KL
+    """
 
     alpha: float = 0.5
     least_draws: ClassVar[int] = 2

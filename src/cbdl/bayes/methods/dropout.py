@@ -43,6 +43,7 @@ class Dropout(Plan, Method):
     """Masks per step."""
     _: KW_ONLY
     validation_draws: int = 8
+    """Draws behind a validation score."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -41,9 +41,11 @@ class HMC(Method):
     """
 
     warmup: int = 500
+    """Iterations in which step sizes and masses are set."""
     draws: int = 250
     """Iterations kept of every chain."""
     chains: int = 4
+    """Chains of every member, each from its own start."""
     thin: int = 1
     """Iterations for one kept draw."""
     accept: float = 0.8

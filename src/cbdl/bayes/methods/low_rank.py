@@ -38,15 +38,18 @@ class LowRank(Plan, Method):
     rank: int = 4
     """Columns of the factor; with P of them every Normal is reached."""
     draws: int = 1
+    """Draws of the parameters per step."""
     antithetic: bool = False
     """Draws in pairs on either side of the mean."""
     temperature: float = 1.0
+    """T: the weight of the KL; 1 is Bayes' rule, less lets the data speak louder."""
     warmup: float = 0.0
     """Share of the steps in which the weight of the KL rises from 0 to its value."""
     _: KW_ONLY
     initial_scale: float = 0.01
     """Standard deviation that every parameter starts with; a hundredth of its variance is the factor's."""
     validation_draws: int = 8
+    """Draws behind a validation score."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -54,6 +54,7 @@ class MCLMC(Method):
     """
 
     chains: int = 4
+    """Chains of every member, each from its own start."""
     draws: int = 50
     """Draws kept of every chain."""
     thin: int = 15

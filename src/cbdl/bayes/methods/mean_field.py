@@ -35,9 +35,11 @@ class MeanField(Plan, Method):
     antithetic: bool = False
     """Draws in pairs mu + sigma eps, mu - sigma eps."""
     temperature: float = 1.0
+    """T: the weight of the KL; 1 is Bayes' rule, less lets the data speak louder."""
     warmup: float = 0.0
     """Share of the steps in which the weight of the KL rises from 0 to its value."""
     divergence: Divergence = field(default_factory=KL)
+    """What is minimised: `KL()`, `Renyi(alpha)` or `ChiSquared()`."""
     settle: float = 0.25
     """Share of the steps for which another divergence than KL lets KL go first. From a start far away, bounds that
     cover all mass first spread q very wide, and take long to come back."""
@@ -49,6 +51,7 @@ class MeanField(Plan, Method):
     initial_scale: float = 0.01
     """Standard deviation that every parameter starts with."""
     validation_draws: int = 8
+    """Draws behind a validation score."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

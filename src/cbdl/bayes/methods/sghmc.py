@@ -51,7 +51,9 @@ class SGHMC(Method):
     epochs: int | None = None
     """None: enough for 4,000 steps, at least 20."""
     batch_size: int = 128
+    """Rows of a step."""
     lr: float = 3e-3
+    """The rate: N times the square of the dynamics' step size."""
     momentum: float = 0.9
     """c: the share of the velocity that a step leaves."""
     temperature: float = 1.0
@@ -61,6 +63,7 @@ class SGHMC(Method):
     draws: int = 20
     """Draws kept of every chain."""
     chains: int = 1
+    """Chains of every member, each from its own start."""
     cycles: int | None = None
     """None: a constant rate."""
     exploration: float = 0.5
