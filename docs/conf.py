@@ -1,5 +1,6 @@
 """Sphinx configuration. `make docs` treats every warning as an error."""
 
+import re
 import sys
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -58,9 +59,23 @@ def redirect(app, error):
             (Path(app.outdir) / f"{old}.html").write_text(page)
 
 
+def tidy(app, name, source):
+    """Sessions end with an empty line, which doctest needs to know where an answer ends, and readers do not."""
+    source[0] = re.sub(r"\n\n```$", "\n```", source[0], flags=re.M)
+
+
+def plain(app, what, name, found, options, lines):
+    """The first words of a property up to a colon are no type, for which napoleon takes them on a line of theirs."""
+    if what in ("property", "attribute") and lines and ": " in lines[0]:
+        head, _, rest = lines[0].partition(": ")
+        lines[:1] = [f"{head}:", rest]
+
+
 def setup(app):
     import described
 
     app.connect("autodoc-process-docstring", described.show_parameters)
+    app.connect("autodoc-process-docstring", plain, priority=100)
+    app.connect("source-read", tidy)
     app.connect("builder-inited", prepare)
     app.connect("build-finished", redirect)

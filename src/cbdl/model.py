@@ -21,6 +21,7 @@ from cbdl.bayes.learned import MEMBERS, Chains, Learned, check_chains
 from cbdl.bayes.likelihoods import Likelihood
 from cbdl.bayes.methods import MeanField, Method
 from cbdl.bayes.methods.protocol import check_method_argument
+from cbdl.bayes.named import by_number
 from cbdl.bayes.plausible import Plausibility, check_cut
 from cbdl.bayes.predictive import averages, simulate
 from cbdl.bayes.priors import PriorLike
@@ -29,7 +30,7 @@ from cbdl.credal import Array, CategoricalCredalSet, CredalSet
 from cbdl.engines import Auto, Engine, Task, check_engine, tasks
 from cbdl.evaluate.conformal import Calibration, Conformity, calibrate, conformity
 from cbdl.fitting import Fitted, Fitting, continued, verdict
-from cbdl.labels import check_labels, numbers_of, words_of
+from cbdl.labels import check_labels, numbers_of
 from cbdl.left_out import FEW, FOLDS, How, LeftOut, by_weights, check_how
 from cbdl.missing import MOST, Choice, Encoder, completions, hull, input_quantiles
 from cbdl.prediction import DRAWS, Form, check_form, predict
@@ -158,7 +159,8 @@ class CBDL:
           best epoch
         """
         todo = self._tasks()  # steps 1 and 2
-        self.labels = self._words or words_of(y)
+        if self.likelihoods[0].space == "classes":
+            X, y, self.labels = by_number(X, y, self._words, stream)
         data = self._prepare(
             X, y, weights=sample_weight, validation=validation, standardize=self.standardize, stream=stream
         )
@@ -418,6 +420,8 @@ class CBDL:
             y = numbers_of(y, self.labels)
             if isinstance(validation, tuple | list) and len(validation) == 2:
                 validation = (validation[0], numbers_of(validation[1], self.labels, "validation y"))
+            elif validation is not None:
+                validation = by_number(validation, None, self.labels)[0]
         return prepare(
             X, y, space=space, validation=validation, device=self.device, dtype=self.dtype, **settings
         )
@@ -431,6 +435,8 @@ class CBDL:
 
     def _more(self, X: Any, y: Any) -> TrainingData:
         """Further data, in the units that the model was trained in."""
+        if self.likelihoods[0].space == "classes":
+            X, y, _ = by_number(X, y, self.labels)
         data = self._prepare(X, y, standardize=False)
         learned = self.learned
         # the units may be finer than the networks
