@@ -3,6 +3,8 @@
 PYTHON ?= $(firstword $(shell for p in python3.11 python3.12 python3.13 python3; do command -v $$p; done))
 VENV := .venv
 BIN := $(VENV)/bin
+# modules are compiled once, not in every process of the tests
+export PYTHONDONTWRITEBYTECODE :=
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help

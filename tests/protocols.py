@@ -3,6 +3,8 @@
 Methods have `cbdl.bayes.methods.checks.check_method`.
 """
 
+import csv
+import json
 import math
 import pickle
 from dataclasses import replace
@@ -140,12 +142,19 @@ def check_study(study, folder):
     one = next((choice for choice in study.choices if choice in numbers), None)
     again = studies.run(study, profile, None, 0, only=() if one is None else (one,))
     assert again == numbers if one is None else again[one] == numbers[one]
-    page = (folder / "RESULTS.md").read_text()
-    for part in shown:
-        assert all(cell in page for row in part.rows for cell in row)
-        assert len((folder / f"{part.name}.csv").read_text().splitlines()) == 1 + len(part.rows)
-        assert all(len(row) == len(part.header) for row in part.rows)
+    check_report(numbers, folder)
     assert replace(study, name="other").name == "other"
+
+
+def check_report(numbers, folder):
+    """The folder of a run holds its numbers, and every table as a file of its own and on the page."""
+    assert numbers == json.loads((folder / "numbers.json").read_text())
+    page = (folder / "RESULTS.md").read_text()
+    for name in numbers:
+        header, *rows = csv.reader((folder / f"{name}.csv").read_text().splitlines())
+        assert rows
+        assert all(len(row) == len(header) for row in rows)
+        assert all(cell in page for row in rows for cell in row)
 
 
 def uniform(values):

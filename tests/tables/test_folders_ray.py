@@ -67,14 +67,21 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_answers_are_those_of_one_process(cluster: Any, place: Path, tmp_path: Path) -> None:
+def test_answers_are_those_of_one_process_and_a_bad_table_is_named(
+    cluster: Any, place: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(place / "in", tmp_path / "in")
+    bad = tmp_path / "in" / "bad.csv"
+    bad.write_text("x,z\n1,2\n3,oops\n")
     out = tmp_path / "out"
-    arguments = ("predict", place / "model", f"{place}/in/*", "--out", out, "--engine", "ray", "--quiet")
-    code, said, _ = called(*arguments)
-    assert (code, said) == (0, f"{out}: 3 files, 4500 rows\n")
+    arguments = ("predict", place / "model", tmp_path / "in", "--out", out, "--engine", "ray", "--quiet")
+    code, said, err = called(*arguments)
+    assert (code, said) == (1, f"{out}: 3 files, 4500 rows\n")
+    assert f"{bad}: column 'z', row 2: 'oops' is not a finite number" in err
     assert cluster.is_initialized()
     for name in NAMES:
         assert_same(out / name, place / "here" / name)
+    bad.unlink()
     assert "(3 of them there already)" in called(*arguments)[1]
 
 
@@ -111,17 +118,6 @@ def test_table_whose_workers_always_die_is_named_and_the_others_are_answered(
     assert [o.before for o in sorted(again, key=lambda o: str(o.job))] == [False, True, True]
     assert names(out) == [LOG, *NAMES]
     assert_same(out / "a.csv", place / "here" / "a.csv")
-
-
-def test_bad_table_is_named_and_the_others_are_answered(cluster: Any, place: Path, tmp_path: Path) -> None:
-    shutil.copytree(place / "in", tmp_path / "in")
-    (tmp_path / "in" / "bad.csv").write_text("x,z\n1,2\n3,oops\n")
-    out = tmp_path / "out"
-    code, said, err = called(
-        "predict", place / "model", tmp_path / "in", "--out", out, "--engine", "ray", "--quiet"
-    )
-    assert (code, said) == (1, f"{out}: 3 files, 4500 rows\n")
-    assert f"{tmp_path / 'in' / 'bad.csv'}: column 'z', row 2: 'oops' is not a finite number" in err
 
 
 def double(value: int) -> int:

@@ -143,25 +143,26 @@ def _tube(
     pose: Floats | None = None,
 ) -> None:
     """Ellipses of every fourth step, where the car went, and dots where the region does not hold it."""
-    from matplotlib.patches import Ellipse
+    from matplotlib.collections import EllipseCollection
 
-    turn = 0.0 if pose is None else float(np.degrees(pose[2]))
-    where = _placed(loc, pose)
-    for step in range(EVERY - 1, loc.shape[1], EVERY):
-        colour = REGION if held[step] else MISSED
-        for member in range(len(loc)):
-            width, height = 2.0 * semi[member, step]
-            axes.add_patch(
-                Ellipse(
-                    where[member, step],
-                    width,
-                    height,
-                    angle=turn,
-                    fc=colour,
-                    ec="none",
-                    alpha=0.4 / len(loc),
-                )
-            )
+    steps = np.arange(EVERY - 1, loc.shape[1], EVERY)
+    where = _placed(loc[:, steps], pose).reshape(-1, 2)
+    widths, heights = 2.0 * semi[:, steps].reshape(-1, 2).T
+    turns = np.full(len(where), 0.0 if pose is None else float(np.degrees(pose[2])))
+    colours = np.tile(np.where(held[steps], REGION, MISSED), len(loc))
+    axes.add_collection(
+        EllipseCollection(
+            widths,
+            heights,
+            turns,
+            units="xy",
+            offsets=where,
+            offset_transform=axes.transData,
+            facecolors=colours,
+            edgecolors="none",
+            alpha=0.4 / len(loc),
+        )
+    )
     went = _placed(future, pose)
     axes.plot(*went.T, color=TRUTH, lw=1.4)
     axes.plot(*went[~held].T, ".", color=MISSED, ms=3.5)

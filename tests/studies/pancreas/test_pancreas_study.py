@@ -8,10 +8,12 @@ from scipy import stats
 
 from calls import called
 from cbdl import plots
-from cbdl.studies.pancreas import runs
+from cbdl.studies import study as studies
+from cbdl.studies.pancreas import STUDY, runs
 from cbdl.studies.pancreas.comparison import improvement, paired
 from cbdl.studies.pancreas.plans import PATIENTS, PLANS, TUNED_ON
 from cbdl.studies.pancreas.shelf import Shelf
+from protocols import check_report
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +30,7 @@ def test_the_command_writes_tables_figures_and_numbers(smoke):
     numbers, _, folder, _ = smoke
     named = {"patients", "members", "perf-diff", "metrics", "risks", "zones", "by-patient", "traces", "goals"}
     assert named <= set(numbers)
-    assert numbers == json.loads((folder / "numbers.json").read_text())
-    for name in numbers:
-        assert (folder / f"{name}.csv").exists()
+    check_report(numbers, folder)
     for name in ("zones", "by-patient", "traces"):
         assert (folder / f"{name}.png").stat().st_size > 10_000
     text = (folder / "RESULTS.md").read_text()
@@ -44,6 +44,10 @@ def test_the_command_writes_tables_figures_and_numbers(smoke):
     assert set(numbers["metrics"]) == every
     own = numbers["metrics"]["ours CBDL 0.95"]["numbers"]
     assert own["unsafe"] == pytest.approx(own["below_70"] + own["above_300"])
+
+
+def test_a_run_anew_says_the_same(smoke):
+    assert studies.run(STUDY, "smoke", None, 0, only=("child#005",)) == smoke[0]
 
 
 def test_a_second_run_reads_what_is_kept_and_says_the_same(smoke, monkeypatch):

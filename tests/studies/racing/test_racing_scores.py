@@ -99,21 +99,21 @@ def test_verdicts_are_computed():
         ]
     )
     own = {v.what: v for v in verdicts.goals(table, speed)}
-    held = [own[f"multi-step coverage at {level:g}, {IN}"].holds for level in measures.LEVELS]
+    held = [own[f"multi-step coverage at {level:g}, {IN}"].reached for level in measures.LEVELS]
     assert held == [True, True, False]
     ahead = own[f"{RACE}, at EBNN's 0.9 width: ours - MF EBNN"]
     assert ahead.value == pytest.approx(0.04)  # 0.7 on the curve at width 1, against 0.66
-    assert ahead.holds
-    assert own["faster, at EBNN's 0.9 width: ours - MF EBNN"].holds is None
-    assert own["simulation of 24 traces"].holds
-    assert not own[f"1,000 predictions with regions, {OURS.name}"].holds
-    assert {v.what: v for v in verdicts.goals(table, None)}["simulation of 24 traces"].holds is None
+    assert ahead.reached
+    assert own["faster, at EBNN's 0.9 width: ours - MF EBNN"].reached is None
+    assert own["simulation of 24 traces"].reached
+    assert not own[f"1,000 predictions with regions, {OURS.name}"].reached
+    assert {v.what: v for v in verdicts.goals(table, None)}["simulation of 24 traces"].reached is None
 
 
 def test_claims_that_are_a_tie_do_not_hold():
     same = Table([result(PAPER.name, IN, 0.9, 1.0), result(PAPER.name, RACE, 0.8, 1.0)])
     own = {v.what: v for v in verdicts.claims(same)}
-    assert own[f"blocked, {IN}: one-step, CBDL - EBNN"].holds is False
+    assert own[f"blocked, {IN}: one-step, CBDL - EBNN"].reached is False
     assert own[f"blocked: multi-step, {IN} - {RACE}"].value == pytest.approx(0.1)
 
 

@@ -8,10 +8,12 @@ from racing_cases import wavy_points
 
 from calls import called
 from cbdl import plots
-from cbdl.studies.racing import members, runs
+from cbdl.studies import study as studies
+from cbdl.studies.racing import STUDY, members, runs
 from cbdl.studies.racing.plans import PLANS
 from cbdl.studies.racing.worlds import find_track, open_world
 from cbdl.tables.files import UsageError
+from protocols import check_report
 
 
 def track_file(folder, points, name="mine_centerline.csv"):
@@ -47,9 +49,7 @@ def test_the_command_writes_tables_figures_and_numbers(smoke):
     tests = ["in-distribution", "faster", "slippery", "other-track", "race-line"]
     assert {f"coverage-blocked-{test}" for test in tests} <= set(numbers)
     assert {"track", "scores-blocked", "samples-race-line", "claims", "goals"} <= set(numbers)
-    assert numbers == json.loads((folder / "numbers.json").read_text())
-    for name in numbers:
-        assert (folder / f"{name}.csv").exists()
+    check_report(numbers, folder)
     for name in ("track", "samples-in-distribution", "widths-blocked"):
         assert (folder / f"{name}.png").stat().st_size > 10_000
     assert "* CBDL" in (folder / "RESULTS.md").read_text()
@@ -66,6 +66,12 @@ def test_a_second_run_reads_what_is_kept_and_says_the_same(smoke, monkeypatch):
     assert code == 0
     assert json.loads(out) == numbers
     assert err.count("(kept)") == 2 * (len(members.LINE_UPS) + 1)
+
+
+def test_a_run_anew_says_the_same(smoke):
+    numbers, _, _, arguments = smoke
+    track = str(arguments[arguments.index("--track") + 1])
+    assert studies.run(STUDY, "smoke", None, 0, track=track) == numbers
 
 
 def eight(points):

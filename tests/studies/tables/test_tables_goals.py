@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cbdl.studies.goal import Goal
 from cbdl.studies.methods.tables import Table
 from cbdl.studies.tables import bde, credal, peers
-from cbdl.studies.tables.goals import Goal, goals
+from cbdl.studies.tables.goals import goals
 from cbdl.studies.tables.runs import Runs
 from cbdl.studies.tables.sources import sources
 
@@ -33,7 +34,7 @@ def test_bounds_hold_their_ends():
     assert not Goal("", 0.94, 0.985, 0.986).reached
     assert Goal("", None, 0.5, 0.5).reached
     assert Goal("", 4, None, 3.0).reached is False
-    assert Goal("", 0.94, 0.985, None).bound == "0.94 to 0.985"
+    assert Goal("", 0.94, 0.985, None).asked == "0.94 to 0.985"
 
 
 def test_densities_are_means_over_splits_and_bde_is_compared_on_its_own():

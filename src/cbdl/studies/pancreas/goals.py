@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
 
+from cbdl.studies.goal import Goal
 from cbdl.studies.pancreas.comparison import below, improvement, paired, unsafe
 from cbdl.studies.pancreas.members import ALPHAS, LINE_UPS
 from cbdl.studies.pancreas.metrics import UNSAFE_LOW
@@ -17,29 +16,6 @@ FEWER = 0.2
 SECONDS = 2.0
 
 
-@dataclass(frozen=True)
-class Goal:
-    """`value` is None where the run has nothing to tell it from; it is then neither reached nor missed."""
-
-    what: str
-    kind: Literal["at least", "above", "at most"]
-    bound: float
-    value: float | None
-    unit: str = ""
-
-    @property
-    def reached(self) -> bool | None:
-        if self.value is None:
-            return None
-        if self.kind == "at most":
-            return self.value <= self.bound
-        return self.value > self.bound if self.kind == "above" else self.value >= self.bound
-
-    @property
-    def asked(self) -> str:
-        return f"{self.kind} {self.bound:g}{self.unit}"
-
-
 def goals(results: Results, speed: Speed | None, seed: int) -> Iterator[Goal]:
     """Of every line-up, CBDL against the EBNN of the same members; then seconds."""
     whole = len(results.names) >= 10 and results.cases.each >= 15  # a moment's run tells nothing
@@ -48,8 +24,8 @@ def goals(results: Results, speed: Speed | None, seed: int) -> Iterator[Goal]:
         pooled = float(unsafe(ours).mean()), float(unsafe(theirs).mean())
         yield Goal(
             f"{own.name}: t_unsafe, EBNN - CBDL, all alphas",
-            "at least",
             0.0,
+            None,
             100 * (pooled[1] - pooled[0]) if whole else None,
             " points",
         )
@@ -57,11 +33,15 @@ def goals(results: Results, speed: Speed | None, seed: int) -> Iterator[Goal]:
             times = unsafe(theirs, place), unsafe(ours, place)
             low = paired(*times, results.plan.resamples, seed).low
             yield Goal(
-                f"{own.name}: Perf_diff at {1 - alpha:g}, lower end", "above", 0.0, low if whole else None
+                f"{own.name}: Perf_diff at {1 - alpha:g}, lower end",
+                0.0,
+                None,
+                low if whole else None,
+                strict=True,
             )
         low_times = (below(days, UNSAFE_LOW).mean() for days in (theirs, ours))
         fewer = float(improvement(*low_times))
-        yield Goal(f"{own.name}: less time below 70", "at least", FEWER, fewer if whole else None)
+        yield Goal(f"{own.name}: less time below 70", FEWER, None, fewer if whole else None)
     for own in LINE_UPS:
         what = f"a decision for {EPISODES} episodes, {own.name}"
-        yield Goal(what, "at most", SECONDS, None if speed is None else speed.decision[own.name], " s")
+        yield Goal(what, None, SECONDS, None if speed is None else speed.decision[own.name], " s")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,6 @@ from cbdl.studies.pancreas.comparison import LEVEL, Interval, paired, summary, u
 from cbdl.studies.pancreas.controllers import highest_dose
 from cbdl.studies.pancreas.cost import TARGET, Weights
 from cbdl.studies.pancreas.forecasts import LOOKS
-from cbdl.studies.pancreas.goals import Goal
 from cbdl.studies.pancreas.members import ALPHAS, LINE_UPS, OURS, SEEDS, Trained
 from cbdl.studies.pancreas.metrics import GlucoseMetrics, control_variability
 from cbdl.studies.pancreas.patients import Array, virtual_patients
@@ -297,26 +296,4 @@ def of_speed(speed: Speed) -> Part:
         rows=tuple((name, cell(s, 3), cell(speed.training[name], 1)) for name, s in speed.decision.items()),
         lessons=("`python -m benchmarks pancreas` compares training with four networks of bayesian-torch.",),
         numbers={"decision": speed.decision, "training": speed.training},
-    )
-
-
-def of_goals(goals: Sequence[Goal]) -> Part:
-    """Every goal with the value that was reached."""
-    words = {True: "yes", False: "no", None: "-"}
-    reached = [goal.reached for goal in goals]
-    finite = [goal.value if goal.value is None or math.isfinite(goal.value) else None for goal in goals]
-    return Part(
-        name="goals",
-        title="Goals",
-        text="CBDL against the EBNN of the same members, over all patients.",
-        header=("goal", "asked", "value", "reached"),
-        rows=tuple((g.what, g.asked, cell(g.value, 3), words[g.reached]) for g in goals),
-        lessons=(
-            f"{sum(r is True for r in reached)} reached, {sum(r is False for r in reached)} missed, "
-            f"{sum(r is None for r in reached)} not measured.",
-        ),
-        numbers={
-            g.what: {"asked": g.asked, "value": value, "reached": g.reached}
-            for g, value in zip(goals, finite, strict=True)
-        },
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cbdl.studies.goal import of_goals
 from cbdl.studies.pancreas import pages
 from cbdl.studies.pancreas.goals import goals
 from cbdl.studies.pancreas.patients import patient_names
@@ -33,7 +34,8 @@ def parts(context: Context) -> Iterator[Part]:
     yield pages.of_traces(own)
     if speed is not None:
         yield pages.of_speed(speed)
-    yield pages.of_goals(list(goals(own, speed, context.seed)))
+    text = "CBDL against the EBNN of the same members, over all patients."
+    yield of_goals(list(goals(own, speed, context.seed)), text)
 
 
 STUDY = Study(

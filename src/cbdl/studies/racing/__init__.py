@@ -8,6 +8,7 @@ command goes on after it was stopped.
 
 from collections.abc import Iterator
 
+from cbdl.studies.goal import of_goals
 from cbdl.studies.kept import Shelf
 from cbdl.studies.part import Part
 from cbdl.studies.racing import pages, verdicts
@@ -75,20 +76,18 @@ def parts(context: Context) -> Iterator[Part]:
     speed = None if smoke else _speed(context, world)  # a moment's run has no time worth telling
     if speed is not None:
         yield pages.of_speed(speed)
-    yield pages.of_verdicts(
-        "claims",
-        "The paper's claims, and what is left of them at equal width",
+    yield of_goals(
+        list(verdicts.claims(table)),
         "Of the mean-field line-up (MF), means over seeds, the least of the three levels: by how much CBDL covers more "
         "than EBNN; how much coverage is lost on the race line, by EBNN or CBDL; and by how much CBDL covers more when "
         "it is deflated to EBNN's mean width.",
-        list(verdicts.claims(table)),
+        "claims",
+        "The paper's claims, and what is left of them at equal width",
     )
-    yield pages.of_verdicts(
-        "goals",
-        "Goals",
+    yield of_goals(
+        list(verdicts.goals(table, speed)),
         "Of ours with calibrated regions, blocked split, means over seeds. At EBNN's width: by how much the multi-step "
         "coverage of ours is higher when its tubes are scaled to the mean width of EBNN's regions of that level.",
-        list(verdicts.goals(table, speed)),
     )
 
 

@@ -22,7 +22,6 @@ from cbdl.studies.racing.runs import IN, OTHER, PHYSICS, RACE, Result
 from cbdl.studies.racing.samples import SHARES
 from cbdl.studies.racing.speed import Speed
 from cbdl.studies.racing.tables import Spread, Table, spread
-from cbdl.studies.racing.verdicts import Verdict
 from cbdl.studies.racing.worlds import FASTER, SLIPPERY, World
 
 SCORES = ("ade", "fde", "min_ade", "nll", "crps", "energy")
@@ -359,22 +358,4 @@ def of_speed(speed: Speed) -> Part:
         rows=tuple(rows),
         lessons=(),
         numbers=speed.to_json(),
-    )
-
-
-def of_verdicts(name: str, title: str, text: str, verdicts: Sequence[Verdict]) -> Part:
-    """Each with what is asked, the value, and whether it holds."""
-    words = {True: "yes", False: "no", None: "-"}
-    holds = [verdict.holds for verdict in verdicts]
-    return Part(
-        name=name,
-        title=title,
-        text=text,
-        header=("what", "asked", "value", "holds"),
-        rows=tuple((v.what, v.asked, cell(v.value, 3), words[v.holds]) for v in verdicts),
-        lessons=(
-            f"{sum(h is True for h in holds)} hold, {sum(h is False for h in holds)} do not, "
-            f"{sum(h is None for h in holds)} were not measured.",
-        ),
-        numbers={v.what: {"asked": v.asked, "value": v.value, "holds": v.holds} for v in verdicts},
     )

@@ -1,11 +1,10 @@
 """Verdicts: what the paper claims and what this study is held to, each with the value that this run reached."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
+from cbdl.studies.goal import Goal
 from cbdl.studies.racing.measures import CALIBRATED, CBDL, EBNN, LEVELS
 from cbdl.studies.racing.members import OURS, PAPER
 from cbdl.studies.racing.runs import IN, RACE, SHIFTS
@@ -18,29 +17,6 @@ SIMULATION, PREDICTION = 15.0, 1.0
 """Seconds."""
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """`value` is None where the run has nothing to tell it from; it then neither holds nor fails."""
-
-    what: str
-    bound: float
-    value: float | None
-    unit: str = ""
-    kind: Literal["at least", "above", "at most"] = "at least"
-
-    @property
-    def holds(self) -> bool | None:
-        if self.value is None:
-            return None
-        if self.kind == "at most":
-            return self.value <= self.bound
-        return self.value > self.bound if self.kind == "above" else self.value >= self.bound
-
-    @property
-    def asked(self) -> str:
-        return f"{self.kind} {self.bound:g}{self.unit}"
-
-
 def _mean(values: Sequence[float]) -> float | None:
     return float(np.mean(values)) if len(values) else None
 
@@ -48,7 +24,7 @@ def _mean(values: Sequence[float]) -> float | None:
 # --- the paper --------------------------------------------------------------------------------------------
 
 
-def claims(table: Table) -> Iterator[Verdict]:
+def claims(table: Table) -> Iterator[Goal]:
     """Of the paper's line-up: CBDL covers more than EBNN everywhere; and what becomes of that at equal width."""
     for split in table.splits:
         for test in (IN, RACE):
@@ -56,20 +32,21 @@ def claims(table: Table) -> Iterator[Verdict]:
                 gains = [_gain(table, split, test, level, kind) for level in LEVELS]
                 known = [gain for gain in gains if gain is not None]
                 what = f"{split}, {test}: {words}, CBDL - EBNN"
-                yield Verdict(what, 0.0, min(known) if known else None, kind="above")
+                yield Goal(what, 0.0, None, min(known) if known else None, strict=True)
         falls = [_fall(table, split, region, level) for region in (EBNN, CBDL) for level in LEVELS]
         known = [fall for fall in falls if fall is not None]
-        yield Verdict(
+        yield Goal(
             f"{split}: multi-step, {IN} - {RACE}",
             0.0,
+            None,
             min(known) if known else None,
-            kind="above",
+            strict=True,
         )
         for test in (IN, RACE):
             gains = [_gain_at_width(table, split, test, level) for level in LEVELS]
             known = [gain for gain in gains if gain is not None]
             what = f"{split}, {test}: multi-step at EBNN's width"
-            yield Verdict(what, 0.0, min(known) if known else None, kind="above")
+            yield Goal(what, 0.0, None, min(known) if known else None, strict=True)
 
 
 def _gain(table: Table, split: str, test: str, level: float, kind: str) -> float | None:
@@ -93,29 +70,31 @@ def _fall(table: Table, split: str, region: str, level: float) -> float | None:
 # --- the goals --------------------------------------------------------------------------------------------
 
 
-def goals(table: Table, speed: Speed | None) -> Iterator[Verdict]:
+def goals(table: Table, speed: Speed | None) -> Iterator[Goal]:
     """Coverage in distribution, coverage at equal width out of distribution, and seconds."""
     for level in LEVELS:
         held = table.regions("blocked", IN, OURS.name, CALIBRATED, level, "multi")
-        yield Verdict(f"multi-step coverage at {level:g}, {IN}", level, _mean(held))
+        yield Goal(f"multi-step coverage at {level:g}, {IN}", level, None, _mean(held))
     for test in SHIFTS:
         for level in LEVELS:
-            yield Verdict(
+            yield Goal(
                 f"{test}, at EBNN's {level:g} width: ours - MF EBNN",
                 POINTS,
+                None,
                 ahead_of_ebnn(table, test, level, PAPER.name),
             )
     for test in SHIFTS:
-        yield Verdict(
+        yield Goal(
             f"{test}, at EBNN's 0.9 width: ours - our EBNN",
             POINTS,
+            None,
             ahead_of_ebnn(table, test, 0.9, OURS.name),
         )
     simulation = None if speed is None else speed.simulation
-    yield Verdict("simulation of 24 traces", SIMULATION, simulation, " s", kind="at most")
+    yield Goal("simulation of 24 traces", None, SIMULATION, simulation, " s")
     for name in (PAPER.name, OURS.name):
         seconds = None if speed is None else speed.prediction[name]
-        yield Verdict(f"1,000 predictions with regions, {name}", PREDICTION, seconds, " s", kind="at most")
+        yield Goal(f"1,000 predictions with regions, {name}", None, PREDICTION, seconds, " s")
 
 
 def ahead_of_ebnn(table: Table, test: str, level: float, line_up: str) -> float | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from cbdl.studies.goal import Goal
 from cbdl.studies.tables import bde, credal, peers, regions
 from cbdl.studies.tables.kept import Rows
 from cbdl.studies.tables.published import DROPOUT, ENSEMBLE, NUMBERS
@@ -19,34 +19,6 @@ VACUOUS = 0.5
 """The share of sets that may hold every class: what "not vacuous" is taken to mean."""
 SMALL = 1000
 """Training rows of a small table."""
-
-
-@dataclass(frozen=True)
-class Goal:
-    """`value` is None where the run has nothing to tell it from; it is then neither reached nor missed."""
-
-    what: str
-    low: float | None
-    high: float | None
-    value: float | None
-    unit: str = ""
-
-    @property
-    def reached(self) -> bool | None:
-        if self.value is None:
-            return None
-        return (self.low is None or self.value >= self.low) and (self.high is None or self.value <= self.high)
-
-    @property
-    def bound(self) -> str:
-        """What is asked for, in words."""
-        if self.low is not None and self.high is not None:
-            return f"{self.low:g} to {self.high:g}{self.unit}"
-        return (
-            f"at least {self.low:g}{self.unit}"
-            if self.high is None
-            else f"at most {self.high:.4g}{self.unit}"
-        )
 
 
 def goals(runs: Sequence[Runs], sine: Rows | None) -> list[Goal]:

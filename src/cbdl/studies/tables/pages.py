@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from cbdl.plots import tables as figures
+from cbdl.studies import goal
+from cbdl.studies.goal import Goal
 from cbdl.studies.part import Part, cell
 from cbdl.studies.tables import bde, credal, peers
-from cbdl.studies.tables.goals import COVERED, Goal
+from cbdl.studies.tables.goals import COVERED
 from cbdl.studies.tables.kept import Rows
 from cbdl.studies.tables.published import NUMBERS, SOURCES
 from cbdl.studies.tables.runs import Runs
@@ -245,23 +246,8 @@ def of_sine(rows: Rows) -> Part:
 
 def of_goals(goals: Sequence[Goal], about: str) -> Part:
     """Every goal with the value that was reached; `about` says which tables the run is of."""
-    words = {True: "yes", False: "no", None: "-"}
-    reached = [goal.reached for goal in goals]
-    numbers: dict[str, Any] = {
-        goal.what: {"low": goal.low, "high": goal.high, "value": goal.value, "reached": goal.reached}
-        for goal in goals
-    }
-    return Part(
-        name="goals",
-        title="Goals",
-        text="Of the default model with calibrated regions. MAPIE's best: the method against which ours does worst, "
+    text = (
+        "Of the default model with calibrated regions. MAPIE's best: the method against which ours does worst, "
         f"each over the tables that it was run on; of sets, those that cover at least {COVERED:g} on average."
-        + (f" {about}" if about else ""),
-        header=("goal", "asked", "value", "reached"),
-        rows=tuple((g.what, g.bound, cell(g.value, 3), words[g.reached]) for g in goals),
-        lessons=(
-            f"{sum(r is True for r in reached)} reached, {sum(r is False for r in reached)} missed, "
-            f"{sum(r is None for r in reached)} not measured.",
-        ),
-        numbers=numbers,
     )
+    return goal.of_goals(goals, f"{text} {about}".rstrip())
