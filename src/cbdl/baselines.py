@@ -201,6 +201,10 @@ def average(prediction: CredalSet, weights: ArrayLike | None = None) -> CredalSe
     `weights` (m,) are given, or from `likelihood_weights`.
 
     - `prediction`: a credal set
+
+    >>> from cbdl import CategoricalCredalSet
+    >>> average(CategoricalCredalSet([[0.2, 0.8], [0.6, 0.4]]), [0.5, 0.5]).probs
+    array([[0.4, 0.6]])
     """
     return prediction.point(weights)
 

@@ -43,6 +43,10 @@ class Choice:
     """Features that are known or missing together, and the values (n, features) that they could have.
 
     - `features`: their numbers, the columns of X
+
+    >>> Choice((2, 3), np.array([[1.0, 0.0], [0.0, 1.0]]))            # one of two levels, each an input of its own
+    Choice(features=(2, 3), values=array([[1., 0.],
+           [0., 1.]]))
     """
 
     features: tuple[int, ...]

@@ -159,6 +159,9 @@ class Laplace(_LocationScale):
     b = scale / sqrt 2.
 
     - `fan_in`: divide the scale of a weight by the root of the number of its inputs
+
+    >>> {"*.bias": Normal(0.0, 10.0), "*": Laplace(0.0, 1.0)}["*"]                # by part of the network
+    Laplace(loc=0.0, scale=1.0, fan_in=False)
     """
 
     loc: float = 0.0
@@ -175,6 +178,9 @@ class StudentT(Prior):
     standard deviation: use Cauchy for tails that heavy.
 
     - `fan_in`: divide the scale of a weight by the root of the number of its inputs
+
+    >>> StudentT(df=4.0, scale=2.0, fan_in=True)
+    StudentT(df=4.0, loc=0.0, scale=2.0, fan_in=True)
     """
 
     df: float = 3.0
@@ -202,6 +208,9 @@ class Cauchy(_LocationScale):
     """Cauchy around `loc`. It has no standard deviation: `scale` is half the width at half the height.
 
     - `fan_in`: divide the scale of a weight by the root of the number of its inputs
+
+    >>> Cauchy(scale=0.5)
+    Cauchy(loc=0.0, scale=0.5, fan_in=False)
     """
 
     loc: float = 0.0
@@ -224,6 +233,9 @@ class ScaleMixture(Prior):
     - `weight`: of the slab, between 0 and 1
     - `loc`: the centre
     - `fan_in`: divide the scale of a weight by the root of the number of its inputs
+
+    >>> ScaleMixture(scale=1.0, other=0.01, weight=0.25)
+    ScaleMixture(scale=1.0, other=0.01, weight=0.25, loc=0.0, fan_in=False)
     """
 
     scale: float = 1.0
@@ -254,6 +266,9 @@ class Horseshoe(_LocationScale):
 
     - `loc`: the centre
     - `fan_in`: divide the scale of a weight by the root of the number of its inputs
+
+    >>> Horseshoe(scale=0.1)
+    Horseshoe(scale=0.1, loc=0.0, fan_in=False)
     """
 
     scale: float = 0.1
@@ -273,6 +288,9 @@ class RegularisedHorseshoe(Prior):
 
     - `loc`: the centre
     - `fan_in`: divide the scale of a weight by the root of the number of its inputs
+
+    >>> RegularisedHorseshoe(scale=0.1, slab=2.0)
+    RegularisedHorseshoe(scale=0.1, slab=2.0, loc=0.0, fan_in=False)
     """
 
     scale: float = 0.1
@@ -295,6 +313,9 @@ class RegularisedHorseshoe(Prior):
 class Centred(Prior):
     """`prior` moved to a centre that was drawn from it: coordinate i is centred at theta_i ~ prior, from
     `seed`.
+
+    >>> [Centred(Normal(0.0, 1.0), seed) for seed in (0, 1)][1]                    # two networks to lean to
+    Centred(prior=Normal(loc=0.0, scale=1.0, fan_in=False), seed=1)
     """
 
     prior: Prior
@@ -318,6 +339,10 @@ class Pretrained(Prior):
     - `state`: a `state_dict`: the parameters by name
     - `delta`: the scale of a weight, as a share of it
     - `floor`: the least scale
+
+    >>> from torch import nn
+    >>> {"head.*": Normal(0.0, 1.0), "*": Pretrained(nn.Linear(3, 2).state_dict(), delta=0.2)}["*"]
+    Pretrained(delta=0.2, floor=0.001)
     """
 
     state: Mapping[str, Tensor] = field(repr=False)
@@ -435,5 +460,9 @@ def pretrained(state: Mapping[str, Tensor], *, delta: float = 0.1, floor: float 
     - `state`: the parameters by name
     - `delta`: the scale of a weight, as a share of it
     - `floor`: the least scale
+
+    >>> from torch import nn
+    >>> pretrained(nn.Linear(3, 2).state_dict())
+    Pretrained(delta=0.1, floor=0.001)
     """
     return Pretrained(state, delta, floor)

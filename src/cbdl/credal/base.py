@@ -62,7 +62,15 @@ Average: TypeAlias = "Array | CredalSet | DiagonalMixture"
 
 
 class CredalSet(Batched):
-    """The convex hull of finitely many distributions. Batch dimensions come first."""
+    """The convex hull of finitely many distributions. Batch dimensions come first.
+
+    >>> import cbdl
+    >>> two = cbdl.NormalCredalSet(loc=[1.0, 2.0], scale=[1.0, 1.0])
+    >>> isinstance(two, CredalSet), two.num_extremes
+    (True, 2)
+    >>> [round(float(bound(lambda y: y)), 6) for bound in (two.lower_expectation, two.upper_expectation)]
+    [1.0, 2.0]
+    """
 
     # --- what each kind of space supplies, as float64 tensors ------------------------------------------
 

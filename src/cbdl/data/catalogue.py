@@ -114,7 +114,11 @@ CATALOGUE: dict[str, DataSet] = {
 
 
 def data_set(name: str) -> DataSet:
-    """The data set `name`; a ValueError that lists them."""
+    """The data set `name`; a ValueError that lists them.
+
+    >>> data_set("mnist").name
+    'mnist'
+    """
     if name not in CATALOGUE:
         raise ValueError(f"{name!r} is no data set here; give one of {', '.join(CATALOGUE)}")
     return CATALOGUE[name]

@@ -70,6 +70,9 @@ def brier(p: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
 
     - `p`: probabilities (n, J)
     - `y`: labels (n,)
+
+    >>> brier([[0.7, 0.3], [0.5, 0.5]], [0, 1]).round(2)
+    array([0.18, 0.5 ])
     """
     probs = np.asarray(p, dtype=np.float64)
     return np.asarray(np.square(probs - np.eye(probs.shape[-1])[class_labels(y, *probs.shape)]).sum(-1))
@@ -80,6 +83,9 @@ def log_loss(p: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
 
     - `p`: probabilities (n, J)
     - `y`: labels (n,)
+
+    >>> log_loss([[0.7, 0.3], [0.5, 0.5]], [0, 1]).round(2)
+    array([0.36, 0.69])
     """
     probs = np.asarray(p, dtype=np.float64)
     own = np.take_along_axis(probs, class_labels(y, *probs.shape)[:, None], -1)[:, 0]

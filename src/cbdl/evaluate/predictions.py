@@ -71,6 +71,12 @@ def save(path: str | Path, prediction: Predicted, y: ArrayLike | None = None) ->
     - `path`: of the file
     - `prediction`: a credal set, probabilities (n, J) or (n, m, J), or the path of a saved file
     - `y`: outcomes (n,), or None
+
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/answers.npz"
+    >>> save(path, np.array([[0.7, 0.3], [0.5, 0.5]]), [0, 1])
+    >>> load(path).y.tolist()
+    [0, 1]
     """
     credal = prediction_of(prediction)
     names = [name for name, (kind, _) in KINDS.items() if type(credal) is kind]

@@ -93,11 +93,10 @@ class Service:
 def application(trained: Trained | CBDL, limits: Limits | None = None, token: str | None = None) -> FastAPI:
     """The ASGI application of a model: any ASGI server can run it.
 
-    trained: what `cbdl.tables.answers.Trained.load` reads, or a `CBDL` of pictures (rows, channels, height, width)
-             between 0 and 1
-    token:   if given, whoever asks must send it (`Authorization: Bearer TOKEN`)
-
+    - `trained`: what `cbdl.tables.answers.Trained.load` reads, or a `CBDL` of pictures (rows, channels, height, width)
+      between 0 and 1
     - `limits`: what a request may ask for; None: the defaults of `Limits`
+    - `token`: if given, whoever asks must send it (`Authorization: Bearer TOKEN`)
     """
     asked = of_images(trained) if isinstance(trained, CBDL) else trained
     own, measures = limits or Limits(), Measures()

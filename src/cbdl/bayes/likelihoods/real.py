@@ -129,6 +129,14 @@ class Normal(_LocationScale):
     the second half are scales before softplus).
 
     - `net`: a function that makes a new network, or a module as its template
+
+    >>> import numpy as np
+    >>> import cbdl
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> likelihood = cbdl.likelihoods.Normal(cbdl.nets.mlp(1, 1, (4,)), scale="learned")
+    >>> model = cbdl.CBDL([cbdl.priors.Normal(0, 1)], [likelihood], cbdl.MeanField(epochs=1), verbose=False)
+    >>> model.fit(X, X[:, 0]).predict(X[:2])
+    MixtureCredalSet(batch_shape=(2,), num_extremes=1, num_components=20)
     """
 
     net: Factory
@@ -163,6 +171,14 @@ class Laplace(_LocationScale):
     """Laplace noise with standard deviation `scale` (see Normal for its kinds).
 
     - `net`: a function that makes a new network, or a module as its template
+
+    >>> import numpy as np
+    >>> import cbdl
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> likelihood = cbdl.likelihoods.Laplace(cbdl.nets.mlp(1, 1, (4,)), scale=0.5)
+    >>> model = cbdl.CBDL([cbdl.priors.Normal(0, 1)], [likelihood], cbdl.MeanField(epochs=1), verbose=False)
+    >>> model.fit(X, X[:, 0]).predict(X[:2]).num_extremes
+    1
     """
 
     net: Factory
@@ -189,6 +205,14 @@ class StudentT(_LocationScale):
     kinds).
 
     - `net`: a function that makes a new network, or a module as its template
+
+    >>> import numpy as np
+    >>> import cbdl
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> likelihood = cbdl.likelihoods.StudentT(cbdl.nets.mlp(1, 1, (4,)), df=4.0)
+    >>> model = cbdl.CBDL([cbdl.priors.Normal(0, 1)], [likelihood], cbdl.MeanField(epochs=1), verbose=False)
+    >>> model.fit(X, X[:, 0]).predict(X[:2]).num_extremes
+    1
     """
 
     net: Factory

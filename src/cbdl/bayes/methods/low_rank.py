@@ -33,7 +33,16 @@ from .protocol import Method, Posterior, common, prefixed
 
 @dataclass(frozen=True)
 class LowRank(Plan, Method):
-    """Settings of variational inference with a low-rank plus diagonal Normal."""
+    """Settings of variational inference with a low-rank plus diagonal Normal.
+
+    >>> import numpy as np
+    >>> import cbdl
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> likelihoods = [cbdl.likelihoods.Normal(cbdl.nets.mlp(1, 1, (4,)), scale=0.1)]
+    >>> method = cbdl.LowRank(epochs=2, rank=2)
+    >>> cbdl.CBDL([cbdl.priors.Normal(0, 1)], likelihoods, method, verbose=False).fit(X, X[:, 0])
+    CBDL(1 prior x 1 likelihood, LowRank, trained on 20 rows)
+    """
 
     rank: int = 4
     """Columns of the factor; with P of them every Normal is reached."""

@@ -28,7 +28,16 @@ from .protocol import Method, Posterior, common, prefixed
 
 @dataclass(frozen=True)
 class MeanField(Plan, Method):
-    """Settings of mean-field variational inference."""
+    """Settings of mean-field variational inference.
+
+    >>> import numpy as np
+    >>> import cbdl
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> likelihoods = [cbdl.likelihoods.Normal(cbdl.nets.mlp(1, 1, (4,)), scale=0.1)]
+    >>> method = cbdl.MeanField(epochs=2)
+    >>> cbdl.CBDL([cbdl.priors.Normal(0, 1)], likelihoods, method, verbose=False).fit(X, X[:, 0])
+    CBDL(1 prior x 1 likelihood, MeanField, trained on 20 rows)
+    """
 
     draws: int | None = None
     """Draws of the parameters per step; None: 1 for KL, 8 for the other divergences."""

@@ -46,6 +46,14 @@ class SGHMC(Method):
     al. 2020): without noise in the share `exploration`, to find another mode; then with noise, and the
     cycle's draws are taken. The parameters of a learned noise scale follow their gradient during the burn-in,
     at a falling rate, and then stay.
+
+    >>> import numpy as np
+    >>> import cbdl
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> likelihoods = [cbdl.likelihoods.Normal(cbdl.nets.mlp(1, 1, (4,)), scale=0.1)]
+    >>> method = cbdl.SGHMC(epochs=8, draws=4)
+    >>> cbdl.CBDL([cbdl.priors.Normal(0, 1)], likelihoods, method, verbose=False).fit(X, X[:, 0])
+    CBDL(1 prior x 1 likelihood, SGHMC, trained on 20 rows)
     """
 
     epochs: int | None = None
