@@ -10,6 +10,7 @@ import pytest
 
 import cbdl
 from cbdl.bayes.priors import Normal
+from cbdl.serve.images import load_served
 from cbdl.tables import learning
 from cbdl.tables.answers import Trained
 from cbdl.tables.columns import Wishes
@@ -91,3 +92,8 @@ def pictures(pixels, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("pictures") / "model"
     model.save(folder, extra={"white": 255})
     return folder
+
+
+@pytest.fixture(scope="session")
+def of_pictures(pictures) -> Trained:
+    return load_served(pictures)
