@@ -6,6 +6,8 @@ settings of its own.
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -16,17 +18,22 @@ from cbdl.bayes.methods.mclmc import MCLMC
 from cbdl.bayes.priors import Normal
 from cbdl.nets.scores import Columns, bent_columns
 
+Task: TypeAlias = Literal["classification", "regression"]
+
 PRIORS = tuple(Normal(0.0, scale, fan_in=True) for scale in (1.0, 2.0, 4.0))
 """Normal, with standard deviations 1, 2 and 4 over the root of the fan-in. Of scales from 0.3 to 9, rows left out of
 seven tables were likeliest between 0.6 and 3, and little less likely beside: often more than one is plausible."""
-MANY = 500
-"""Rows from which on networks have a third hidden layer; with fewer of them it is seldom learned in the time given."""
+MANY, MORE = 500, 1000
+"""Rows from which on networks have a third hidden layer, and of real outcomes a fourth; with fewer of them it is seldom
+learned in the time given."""
 NOISES: tuple[Scale, ...] = ("learned", "heteroscedastic")
 """Noise of a regression: the same for every input, and one that varies with it. Each is a likelihood."""
 STEPS = 5000
 """Steps of the training: three fifths to optimise on few rows each, a quarter to warm up, the rest to sample."""
+SMALL, LARGE = (8000, 6_000_000), (15_000, 30_000_000)
+"""Of real tables with fewer than `MORE` rows and with more: steps at most, and how many rows they may see in all."""
 CHAINS = 4
-CHAINS_OF: dict[str, Chains] = {"classification": "extremes", "regression": "averaged"}
+CHAINS_OF: dict[Task, Chains] = {"classification": "extremes", "regression": "averaged"}
 """What chains are to predictions. For classes the set then tells new inputs from known ones far better; for real
 outcomes it would take four times as long."""
 PLAUSIBLE = 0.05
@@ -43,13 +50,25 @@ DTYPE = torch.float64
 """In float64 the answer for a row does not depend on the rows beside it."""
 
 
-def hidden(rows: int) -> tuple[tuple[int, ...], ...]:
+def hidden(rows: int, task: Task) -> tuple[tuple[int, ...], ...]:
     """The widths of the hidden layers, one tuple per network, for a table of so many rows.
 
-    >>> hidden(100), hidden(1000)
+    >>> hidden(100, "regression"), hidden(1000, "classification")
     (((16, 16),), ((16, 16, 16),))
     """
-    return ((16,) * (2 if rows < MANY else 3),)
+    return ((16,) * (2 + (rows >= MANY) + (task == "regression" and rows >= MORE)),)
+
+
+def steps(rows: int, task: Task) -> int:
+    """The length of the training for a table of so many rows: real outcomes, and networks of four layers, take longer.
+
+    >>> [steps(rows, "regression") for rows in (500, 1000, 4000, 50_000)], steps(500, "classification")
+    ([8000, 15000, 7500, 5000], 5000)
+    """
+    if task == "classification":
+        return STEPS
+    most, work = SMALL if rows < MORE else LARGE
+    return min(most, max(STEPS, work // max(rows, 1)))
 
 
 def quantiles(X: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> Columns:
@@ -60,6 +79,27 @@ def quantiles(X: NDArray[np.float64], weights: NDArray[np.float64] | None = None
     [31, 0, 0]
     """
     return bent_columns(X, weights, QUANTILES, BENT, SCORED)
+
+
+def resolution(X: NDArray[np.float64], y: NDArray[np.float64]) -> float | tuple[float, ...]:
+    """What real targets (rows,) or (rows, outputs) were rounded to: the least distance between two of them, if targets
+    of different rows repeat; 0 if none does.
+
+    Networks that sit on rounded targets would otherwise take the noise to be nothing, and be far off elsewhere.
+
+    >>> X = np.arange(4.0)[:, None]
+    >>> resolution(X, np.array([3.0, 5.0, 5.0, 6.0])), resolution(X, np.array([3.0, 5.0, 6.0, 8.5]))
+    (1.0, 0.0)
+    """
+    width = X.shape[1]
+    columns = np.unique(np.column_stack([X, y]), axis=0)[:, width:].T
+    found = tuple(_least_step(own) for own in columns)
+    return found[0] if y.ndim == 1 else found
+
+
+def _least_step(y: NDArray[np.float64]) -> float:
+    values = np.unique(y)
+    return float(np.diff(values).min()) if 1 < len(values) < len(y) else 0.0
 
 
 def activation(noise: Scale | None = None) -> str:

@@ -136,7 +136,8 @@ def test_a_network_with_the_wrong_number_of_outputs_is_refused_before_training()
 
 @pytest.mark.parametrize("event", [(), (3,), (2, 2)])
 @pytest.mark.parametrize("kind", ["fixed", "learned", "heteroscedastic", "classes"])
-def test_written_slopes_are_the_derivatives(event: tuple[int, ...], kind: str) -> None:
+@pytest.mark.parametrize("resolution", [0.0, 0.8])
+def test_written_slopes_are_the_derivatives(event: tuple[int, ...], kind: str, resolution: float) -> None:
     size = math.prod(event)
     source = torch.Generator().manual_seed(1)
     numbers = {"classes": 4, "heteroscedastic": 2 * size}.get(kind, size)
@@ -146,7 +147,7 @@ def test_written_slopes_are_the_derivatives(event: tuple[int, ...], kind: str) -
         y = torch.tensor([0, 3, 1, 2, 0])
         noise = NONE
     else:
-        made = likelihoods.Normal(nothing, 0.7 if kind == "fixed" else kind)  # type: ignore[arg-type]
+        made = likelihoods.Normal(nothing, 0.7 if kind == "fixed" else kind, resolution)  # type: ignore[arg-type]
         y = torch.randn(5, *event, generator=source, dtype=torch.float64)
         noise = NONE if kind != "learned" else torch.randn(2, size, generator=source, dtype=torch.float64)
     unit = torch.rand(event, generator=source, dtype=torch.float64) + 0.5
@@ -160,6 +161,22 @@ def test_written_slopes_are_the_derivatives(event: tuple[int, ...], kind: str) -
     torch.testing.assert_close(found[1], by_out)
     if noise.numel():
         torch.testing.assert_close(found[2].sum((1, 2)), by_noise[0])
+
+
+@pytest.mark.parametrize("noise", ["learned", "heteroscedastic"])
+def test_scales_are_at_least_those_of_rounding(noise: likelihoods.Scale) -> None:
+    unit = torch.tensor([2.0, 0.5]).double()
+    made = likelihoods.Normal(nothing, noise, resolution=(6.0, 0.0))
+    tiny = torch.full((1, 2), -50.0).double()
+    numbers = made.describe(
+        -50 * torch.ones(1, 1, 3, 4 if noise == "heteroscedastic" else 2).double(), tiny, 0 * unit, unit
+    )
+    expected = torch.tensor([6 / math.sqrt(12) + 2e-3, 0.5e-3]).double()  # and a thousandth of the spread
+    torch.testing.assert_close(numbers["scale"], expected.expand(1, 1, 3, 2))
+    with pytest.raises(ValueError, match=r"resolution has 2 numbers, but y has shape \(5, 3\)"):
+        made.check(torch.zeros(5, 3))
+    with pytest.raises(ValueError, match=r"resolution is -1.0; give what targets were rounded to"):
+        likelihoods.Normal(nothing, noise, -1.0)
 
 
 @pytest.mark.parametrize("event", [(), (2,)])

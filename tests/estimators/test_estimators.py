@@ -395,6 +395,20 @@ def test_a_saved_model_needs_no_pickle(iris: CredalClassifier, tmp_path: Path) -
     assert_same(loaded.predict(IRIS[0], 32).probs, iris.predict_credal(IRIS[0]).probs, dtype=np.float64)
 
 
+def test_rounded_targets_bound_the_noise_and_it_is_saved(tmp_path: Path) -> None:
+    X, y = curve(200)
+    reg = light_regressor(noise="learned", steps=300).fit(X, 10 * np.round(y))
+    least = 10 / np.sqrt(12)
+    assert (np.asarray(reg.predict_credal(X).scale) > least).all()
+    reg.save(tmp_path / "reg")
+    again = CredalRegressor.load(tmp_path / "reg")
+    assert again.model_.likelihoods[0].resolution == 10  # type: ignore[attr-defined]
+    assert_same(again.predict(X), reg.predict(X), dtype=np.float64)
+    # what repeats with its row says nothing of rounding
+    assert recipe.resolution(X.repeat(2, 0), y.repeat(2)) == 0
+    assert recipe.resolution(X, np.c_[y, np.round(y)]) == (0, 1)
+
+
 # --- settings ------------------------------------------------------------------------------------------------------
 
 

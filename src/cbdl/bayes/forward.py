@@ -170,7 +170,7 @@ class Forward:
         members, draws, size = theta.shape
         flat, space = theta.detach().reshape(-1, size), space or wide.Space()
         with torch.no_grad():
-            x = self._stack.inputs(x)
+            x = space.inputs(self._stack, x)
             seen = wide.outputs(self._stack.steps, self.layout, flat, x, space)
         out = _apart(seen[-1].mT, members, draws)
         if slope is not None:

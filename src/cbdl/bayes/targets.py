@@ -48,6 +48,16 @@ def check_scale(scale: object, name: str = "scale") -> None:
         raise ValueError(f"{name} is {scale}; a standard deviation is positive and finite")
 
 
+def check_resolution(resolution: object) -> None:
+    """A ValueError unless `resolution` is one, or a tuple of them."""
+    for own in resolution if isinstance(resolution, tuple) else (resolution,):
+        if isinstance(own, bool) or not isinstance(own, int | float) or not 0 <= own < math.inf:
+            raise ValueError(
+                f"resolution is {resolution!r}; give what targets were rounded to, a finite number, "
+                "or 0 if they were not"
+            )
+
+
 def dims(out: tuple[int, ...]) -> str:
     """A shape as it is written in a message."""
     return ", ".join(map(str, out))

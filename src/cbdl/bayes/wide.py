@@ -92,6 +92,15 @@ class Space:
     def __init__(self) -> None:
         self._works: dict[tuple[int, int, torch.dtype], Work] = {}
         self._theta: tuple[Tensor, list[Tensor]] | None = None
+        self._inputs: tuple[Tensor, Tensor] | None = None
+
+    def inputs(self, stack: Stack, x: Tensor) -> Tensor:
+        """What the first layer sees of x; of the same tensor again it is made once."""
+        if stack.before is None:
+            return x
+        if self._inputs is None or self._inputs[0] is not x:
+            self._inputs = x, stack.inputs(x)
+        return self._inputs[1]
 
     def work(self, steps: list[Step], layout: Layout, theta: Tensor, rows: int) -> Work:
         """The blocks for so many networks and rows, with whatever was written there before."""

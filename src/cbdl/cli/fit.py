@@ -79,7 +79,9 @@ def fit(
     impute: Annotated[
         bool, typer.Option("--impute", help="Fill missing values with the median or the most frequent value.")
     ] = False,
-    steps: Annotated[int, typer.Option(min=60, help="Length of the training.")] = recipe.STEPS,
+    steps: Annotated[
+        int | None, typer.Option(min=60, help="Length of the training; 5000 to 15000 by the number of rows.")
+    ] = None,
     plausible: Annotated[
         float,
         typer.Option(min=0, max=1, help="Leave out members less plausible than this; 0: keep them all."),

@@ -18,7 +18,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cbdl import recipe, store
-from cbdl.bayes.learned import Chains
 from cbdl.bayes.likelihoods import Likelihood
 from cbdl.bayes.methods.begun import after
 from cbdl.credal import CredalSet, Region
@@ -43,14 +42,15 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
     conformity_: Conformity | None
     """The levels that training outcomes needed, each predicted as if it had not been seen; None: not asked for."""
     _target_checks: ClassVar[dict[str, Any]] = {}
-    _chains: ClassVar[Chains]
+    _task: ClassVar[recipe.Task]
 
     def _train(self, X: Floats, y: NDArray[Any], weights: Floats | None) -> Self:
         """Fit the model, leave out members that the data refute, and see what level regions need."""
-        hidden = recipe.hidden(len(X)) if self.architectures is None else self.architectures
+        hidden = recipe.hidden(len(X), self._task) if self.architectures is None else self.architectures
+        steps = recipe.steps(len(X), self._task) if self.steps is None else self.steps
         X, y, weights = merged(X, y, weights)
         parts = self._likelihoods(hidden, X.shape[1], self._quantiles(X, weights))
-        method = recipe.method(self.steps) if self.method is None else self.method
+        method = recipe.method(steps) if self.method is None else self.method
         begun = self.model_.learned if self.warm_start and hasattr(self, "model_") else None
         folds = folds_for(self.calibration, self.plausible)
         model = CBDL(
@@ -58,7 +58,7 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
             parts,
             method if begun is None else after(method, begun),
             plausible=self.plausible,
-            chains=self._chains,
+            chains=recipe.CHAINS_OF[self._task],
             sharpen=folds > 0,
             labels=self._class_names(),
             seed=self._seed(),

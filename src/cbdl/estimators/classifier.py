@@ -30,7 +30,8 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
       None: `cbdl.recipe.hidden`. Networks given by widths also see the Normal scores of skewed columns
       (`cbdl.recipe.quantiles`)
     - `activation` of the hidden layers: "relu", "tanh", "gelu" or "silu"; None: see `cbdl.recipe.activation`
-    - `method`: an inference method such as `cbdl.Laplace()`; None: `cbdl.MCLMC` of so many `steps`
+    - `method`: an inference method such as `cbdl.Laplace()`; None: `cbdl.MCLMC` of so many `steps`, and
+      without these of as many as the table needs (`cbdl.recipe.steps`)
     - `plausible`: members that predict rows which they have not seen clearly worse than the best are left out; 0: none
     - `calibration`: how the levels of `predict_set` are found without rows of their own: "weights", "folds" or "auto"
       (see `CBDL.left_out`); None: not at all, which saves time
@@ -55,7 +56,7 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
     """
 
     classes_: NDArray[Any]
-    _chains = recipe.CHAINS_OF["classification"]
+    _task = "classification"
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
         *,
         activation: str | None = None,
         method: Method | None = None,
-        steps: int = recipe.STEPS,
+        steps: int | None = None,
         plausible: float = recipe.PLAUSIBLE,
         calibration: Any = "auto",
         samples: Any = recipe.DRAWS,

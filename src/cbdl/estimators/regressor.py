@@ -52,7 +52,7 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
 
     _target_checks: ClassVar[dict[str, Any]] = {"multi_output": True, "y_numeric": True}
 
-    _chains = recipe.CHAINS_OF["regression"]
+    _task = "regression"
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
         noise: Scale | Sequence[Scale] | None = None,
         predictive: Form = "mixture",
         method: Method | None = None,
-        steps: int = recipe.STEPS,
+        steps: int | None = None,
         plausible: float = recipe.PLAUSIBLE,
         calibration: Any = "auto",
         samples: Any = recipe.DRAWS,
@@ -108,6 +108,9 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
         self._shape = targets.shape[1:]
         # one column is a problem on the line, where regions are exact
         targets = targets[:, 0] if self._shape == (1,) else targets
+        if not (self.warm_start and hasattr(self, "_resolution")):
+            counts = slice(None) if weights is None else weights > 0
+            self._resolution = recipe.resolution(X[counts], targets[counts])
         return self._train(X, targets, weights)
 
     def _likelihoods(
@@ -118,14 +121,16 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
             outputs = math.prod(self._shape) * (2 if noise == "heteroscedastic" else 1)
             activation = self.activation or recipe.activation(noise)
             nets = factories(architectures, inputs, outputs, activation, quantiles)
-            parts += [likelihoods.Normal(net, scale=noise) for net in nets]
+            parts += [likelihoods.Normal(net, noise, self._resolution) for net in nets]
         return parts
 
     def _remembered(self) -> dict[str, Any]:
-        return {"shape": list(self._shape)}
+        return {"shape": list(self._shape), "resolution": self._resolution}
 
     def _recall(self, own: dict[str, Any]) -> None:
         self._shape = tuple(own["shape"])
+        given = own.get("resolution", 0.0)
+        self._resolution = tuple(given) if isinstance(given, list) else given
 
     def _noises(self) -> tuple[Scale, ...]:
         """The noise models, checked."""

@@ -51,7 +51,8 @@ class Settings:
     nets: tuple[tuple[int, ...], ...] | None = None
     """The widths of hidden layers, one tuple per network; None: those of the default model."""
     wishes: Wishes = field(default_factory=Wishes)
-    steps: int = recipe.STEPS
+    steps: int | None = None
+    """Of the training; None: those of the default model (`cbdl.recipe.steps`)."""
     plausible: float = recipe.PLAUSIBLE
     calibration: How | None = "auto"
     """How the levels of calibrated regions are found; None: not at all."""
@@ -127,10 +128,11 @@ def _fit(path: Path, out: Path, settings: Settings, engine: Engine | None, verbo
     for note in table.meaning.notes:
         warnings.warn(note, stacklevel=2)
     count = folds_for(settings.calibration, settings.plausible)
+    steps = settings.steps or recipe.steps(len(table.train), table.target.task)
     model = CBDL(
         settings.priors,
         _likelihoods(settings, table),
-        recipe.method(settings.steps, temperature=settings.temperature),
+        recipe.method(steps, temperature=settings.temperature),
         plausible=settings.plausible,
         chains=recipe.CHAINS_OF[table.target.task],
         sharpen=count > 0,
@@ -270,17 +272,19 @@ def _check_out(out: Path, run: Path, resume: bool, overwrite: bool) -> None:
 
 def _likelihoods(settings: Settings, table: Learnable) -> list[likelihoods.Likelihood]:
     inputs, outputs = table.rows.X.shape[1], len(table.target.classes) or 1
-    hiddens = recipe.hidden(len(table.train)) if settings.nets is None else settings.nets
+    hiddens = recipe.hidden(len(table.train), table.target.task) if settings.nets is None else settings.nets
     scores = recipe.quantiles(table.X)
     if table.target.task == "classification":
         own = [nets.mlp(inputs, outputs, hidden, recipe.activation(), scores) for hidden in hiddens]
         return [likelihoods.Categorical(net) for net in own]
+    resolution = recipe.resolution(table.X, np.asarray(table.labels, np.float64))
     return [
         likelihoods.Normal(
             nets.mlp(
                 inputs, 2 if noise == "heteroscedastic" else 1, hidden, recipe.activation(noise), scores
             ),
-            scale=noise,
+            noise,
+            resolution,
         )
         for noise in recipe.NOISES
         for hidden in hiddens

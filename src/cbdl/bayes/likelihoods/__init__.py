@@ -7,8 +7,8 @@ from cbdl.bayes.targets import check_scale
 
 from .classes import Bernoulli, Categorical
 from .counts import Poisson
-from .likelihood import Factory, Likelihood, Slope, agree
-from .real import FLOOR, Laplace, Normal, Scale, StudentT
+from .likelihood import FLOOR, Factory, Likelihood, Slope, agree
+from .real import Laplace, Normal, Scale, StudentT
 
 __all__ = [
     "FLOOR",

@@ -27,6 +27,9 @@ Slope: TypeAlias = tuple[Tensor, Tensor, Tensor]
 """Log densities (members, draws, batch), their derivatives by the outputs (like them) and by the noise parameters
 (members, draws, batch, Q)."""
 
+FLOOR = 1e-3
+"""Learned and heteroscedastic scales are at least this part of the targets' spread: the density stays bounded."""
+
 
 def _class_entropy(probs: Tensor) -> Tensor:
     # as torch.special.entr, which is several times as slow; where p is 0 the logarithm is finite
@@ -54,6 +57,10 @@ class Likelihood(ABC):
         them."""
         noise = self.noise(unit)
         return noise, torch.ones_like(noise)
+
+    def floor(self, unit: Tensor) -> Tensor | float:
+        """The least scale of the noise (*event), standardised, where noise parameters are log scales."""
+        return FLOOR
 
     @abstractmethod
     def check(self, y: Tensor, whole: bool = True) -> None:

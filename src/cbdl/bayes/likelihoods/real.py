@@ -13,15 +13,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cbdl.bayes._densities import HALF_LOG_2PI
-from cbdl.bayes.targets import check_scale, check_size
+from cbdl.bayes.targets import check_resolution, check_scale, check_size
 
-from .likelihood import Factory, Likelihood, Slope, event_sum
+from .likelihood import FLOOR, Factory, Likelihood, Slope, event_sum
 
 Scale: TypeAlias = float | Literal["learned", "heteroscedastic"]
-FLOOR = 1e-3
-"""Learned and heteroscedastic scales are at least this part of the targets' spread: the density stays
-bounded.
-"""
+ROUNDED = math.sqrt(12)
+"""Rounding adds an error that is uniform within the resolution; this many of its standard deviations."""
 
 
 class _LocationScale(Likelihood):
@@ -29,14 +27,28 @@ class _LocationScale(Likelihood):
 
     space: ClassVar[Literal["real"]] = "real"
     scale: Scale
+    resolution: float | tuple[float, ...]
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_scale(self.scale)
+        check_resolution(self.resolution)
+
+    def floor(self, unit: Tensor) -> Tensor | float:
+        """Scales that are learned are at least `FLOOR`, so that densities are bounded, and that of rounding."""
+        if self.resolution == 0:
+            return FLOOR
+        own = unit.new_tensor(self.resolution)
+        return FLOOR + (own.reshape(unit.shape) if own.ndim else own) / (ROUNDED * unit)
 
     def check(self, y: Tensor, whole: bool = True) -> None:
         if not y.is_floating_point():
             raise ValueError(f"y holds {y.dtype}; targets of a regression are real numbers")
+        if isinstance(self.resolution, tuple) and len(self.resolution) != y[0].numel():
+            raise ValueError(
+                f"resolution has {len(self.resolution)} numbers, but y has shape {tuple(y.shape)}; give one number, "
+                "or one for each coordinate of a target"
+            )
 
     def check_outputs(self, out: tuple[int, ...], y: Tensor) -> None:
         check_size(type(self).__name__, out, y, 2 if self.scale == "heteroscedastic" else 1)
@@ -59,12 +71,11 @@ class _LocationScale(Likelihood):
         lead = out.shape[:3]
         if self.scale == "heteroscedastic":
             loc, raw = out.chunk(2, -1) if _doubled(out, event) else out.reshape((*lead, 2, -1)).unbind(3)
-            return loc.reshape(lead + event), FLOOR + F.softplus(raw.reshape(lead + event))
+            return loc.reshape(lead + event), self.floor(unit) + F.softplus(raw.reshape(lead + event))
         loc = out.reshape(lead + event)
         if self.scale == "learned":
-            scale = FLOOR + noise.exp()
             draws = noise.shape[1] if noise.ndim == 3 else 1
-            return loc, scale.reshape((noise.shape[0], draws, 1, *event))
+            return loc, self.floor(unit) + noise.exp().reshape((noise.shape[0], draws, 1, *event))
         return loc, self.scale / unit
 
     def log_density(self, out: Tensor, y: Tensor, noise: Tensor, unit: Tensor) -> Tensor:
@@ -127,6 +138,8 @@ class Normal(_LocationScale):
     `scale`: a number (the standard deviation, in the targets' units), "learned" (one number per coordinate,
     by maximum likelihood along with the posterior), or "heteroscedastic" (the network has twice the outputs;
     the second half are scales before softplus).
+    `resolution`: what targets were rounded to, in their units, one number or one per coordinate; 0 says that they were
+    not. Scales that are learned are then at least that of rounding, resolution / sqrt(12).
 
     - `net`: a function that makes a new network, or a module as its template
 
@@ -141,6 +154,7 @@ class Normal(_LocationScale):
 
     net: Factory
     scale: Scale = "learned"
+    resolution: float | tuple[float, ...] = 0.0
 
     def standard(self, z: Tensor) -> Tensor:
         return -0.5 * z.square() - HALF_LOG_2PI
@@ -152,14 +166,14 @@ class Normal(_LocationScale):
         density = event_sum(-0.5 * square - (scale.log() + HALF_LOG_2PI), y.ndim)
         nothing = out.new_zeros(*out.shape[:3], 0)
         if self.scale == "heteroscedastic":
-            # scale = FLOOR + softplus(raw), whose derivative is 1 - exp(-softplus(raw))
-            by_raw = (square - 1) / scale * -torch.expm1(FLOOR - scale)
+            # scale = floor + softplus(raw), whose derivative is 1 - exp(-softplus(raw))
+            by_raw = (square - 1) / scale * -torch.expm1(self.floor(unit) - scale)
             return density, _by_outputs(z / scale, by_raw, out), nothing
         by_out = (z / scale).reshape(out.shape)
         if noise.numel() == 0:
             return density, by_out, nothing
-        # scale = FLOOR + exp(noise)
-        by_noise = (square - 1) * (1 - FLOOR / scale)
+        # scale = floor + exp(noise)
+        by_noise = (square - 1) * (1 - self.floor(unit) / scale)
         return density, by_out, by_noise.reshape(*out.shape[:3], -1)
 
     def standard_draw(self, like: Tensor, source: torch.Generator) -> Tensor:
@@ -168,7 +182,7 @@ class Normal(_LocationScale):
 
 @dataclass(frozen=True)
 class Laplace(_LocationScale):
-    """Laplace noise with standard deviation `scale` (see Normal for its kinds).
+    """Laplace noise with standard deviation `scale` (see Normal for its kinds, and for `resolution`).
 
     - `net`: a function that makes a new network, or a module as its template
 
@@ -183,6 +197,7 @@ class Laplace(_LocationScale):
 
     net: Factory
     scale: Scale = "learned"
+    resolution: float | tuple[float, ...] = 0.0
 
     def standard(self, z: Tensor) -> Tensor:
         return -math.sqrt(2) * z.abs() - 0.5 * math.log(2)
@@ -202,7 +217,7 @@ class Laplace(_LocationScale):
 @dataclass(frozen=True)
 class StudentT(_LocationScale):
     """Student t noise with `df` > 2 degrees of freedom and standard deviation `scale` (see Normal for its
-    kinds).
+    kinds, and for `resolution`).
 
     - `net`: a function that makes a new network, or a module as its template
 
@@ -218,6 +233,7 @@ class StudentT(_LocationScale):
     net: Factory
     df: float = 4.0
     scale: Scale = "learned"
+    resolution: float | tuple[float, ...] = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

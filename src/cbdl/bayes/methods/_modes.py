@@ -13,7 +13,6 @@ from torch import Tensor
 
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.forward import Buffers
-from cbdl.bayes.likelihoods import FLOOR
 from cbdl.bayes.rows import Batch, TrainingData
 
 from ._curvature import Part, jacobians, prior_precision
@@ -56,8 +55,12 @@ class ModeObjective(PointObjective):
             )
         loss, gradient = super().gradient(batch, step, steps)
         if noise.numel():
-            # the scale is FLOOR + exp(noise)
-            slope = noise.exp() / (FLOOR + noise.exp())
+            # the scale is floor + exp(noise)
+            unit = self.cohort.unit
+            floor = (
+                torch.as_tensor(self.cohort.likelihood.floor(unit)).expand(unit.shape).reshape(-1).to(noise)
+            )
+            slope = noise.exp() / (floor + noise.exp())
             gradient[:, -noise.shape[1] :] -= slope * self.determined / self.total
         return loss, torch.cat([gradient, torch.zeros_like(noise)], 1)
 

@@ -308,18 +308,20 @@ def _noise(cohort: Cohort, regression: _Regression, growth: Tensor) -> tuple[Ten
     if not isinstance(likelihood.scale, str):
         fixed = (likelihood.scale / cohort.unit.double()).reshape(-1).expand(shape)
         return fixed, cohort.initial_noise
-    sigma = _most_evident(regression) * growth.double()
-    noise = (sigma - likelihoods.FLOOR).clamp_min(1e-12).log().to(cohort.initial_noise.dtype)
+    unit = cohort.unit.double()
+    floor = torch.as_tensor(likelihood.floor(unit)).to(unit).expand(unit.shape).reshape(-1).expand(shape)
+    sigma = _most_evident(regression, floor) * growth.double()
+    noise = (sigma - floor).clamp_min(1e-12).log().to(cohort.initial_noise.dtype)
     return sigma, noise.reshape(cohort.initial_noise.shape)
 
 
-def _most_evident(regression: _Regression, nodes: int = 64) -> Tensor:
+def _most_evident(regression: _Regression, floor: Tensor, nodes: int = 64) -> Tensor:
     """argmax of the evidence over sigma: the best of a grid, then a golden section around it.
 
     The largest sigma worth looking at is the root mean square of y - phi loc: beyond it the evidence falls.
     """
-    low = torch.full_like(regression.rest, math.log(likelihoods.FLOOR))
-    high = (0.5 * (regression.rest / regression.total).clamp_min(likelihoods.FLOOR**2).log()) + 0.1
+    low = floor.log()
+    high = 0.5 * (regression.rest / regression.total).clamp_min(floor.square()).log() + 0.1
     step = (high - low) / (nodes - 1)
     seen = torch.stack([regression.evidence((low + i * step).exp()) for i in range(nodes)])
     best = low + seen.argmax(0) * step

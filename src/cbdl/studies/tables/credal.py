@@ -104,7 +104,7 @@ def _epistemic(estimator: Any, X: Floats) -> Floats:
 
 
 def run_race(task: Task) -> dict[str, Numbers]:
-    """One prior, one noise model, and as many chains and steps as bde has by `cbdl.studies.tables.bde.SETTINGS`."""
+    """One prior, one noise model, and the networks, chains and steps of `cbdl.studies.tables.bde.SETTINGS`."""
     table = task.table
     method = MCLMC(
         chains=bde["n_members"],
@@ -113,7 +113,12 @@ def run_race(task: Task) -> dict[str, Numbers]:
         draws=bde["n_samples"] // bde["n_thinning"],
         thin=bde["n_thinning"],
     )
-    one: dict[str, Any] = {"priors": [Normal(0.0, 1.0)], "noise": "heteroscedastic", "method": method}
+    one: dict[str, Any] = {
+        "priors": [Normal(0.0, 1.0)],
+        "noise": "heteroscedastic",
+        "method": method,
+        "architectures": (tuple(bde["hidden_layers"]),),
+    }
     estimator, seconds = fitted(task, table.X, table.y, **one, plausible=0.0, calibration=None)
     prediction = estimator.predict_credal(table.X_test)
     return {RACE: scores.line(prediction, table.y_test) | {"fit_seconds": seconds}}

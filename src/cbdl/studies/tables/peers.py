@@ -107,7 +107,8 @@ def ensemble(task: Task) -> CBDL:
     noise of its own that varies with the input."""
     table, inputs = task.table, task.table.X.shape[1]
     outputs = 2 if table.kind == "real" else table.classes
-    net = nets.mlp(inputs, outputs, recipe.hidden(len(table.y))[0], recipe.activation())
+    kind: recipe.Task = "regression" if table.kind == "real" else "classification"
+    net = nets.mlp(inputs, outputs, recipe.hidden(len(table.y), kind)[0], recipe.activation())
     likelihood = (
         likelihoods.Normal(net, scale="heteroscedastic")
         if table.kind == "real"
