@@ -5,12 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import described
 import pytest
 
 import cbdl
 from cbdl import constructions, credal, data, engines, evaluate, likelihoods, nets, plots, priors, serve
 
-TEXT = (Path(__file__).parent.parent / "docs" / "api.md").read_text()
+PAGE = Path(__file__).parent.parent / "docs" / "api.md"
+TEXT = PAGE.read_text()
 
 
 @pytest.mark.parametrize("name", [n for n in cbdl.__all__ if not n.startswith("__")])
@@ -93,3 +95,39 @@ def test_every_public_module_is_there_whichever_is_asked_for_first():
         "    getattr(importlib.import_module('cbdl'), name)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+SHOWN = {
+    name: found
+    for name, found in described.shown(PAGE)
+    if not (
+        inspect.isclass(found) and (issubclass(found, Exception) or getattr(found, "_is_protocol", False))
+    )
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_every_parameter_of_the_reference_is_described(name):
+    assert inspect.getdoc(SHOWN[name]), "there is no docstring"
+    assert described.undescribed(SHOWN[name]) == []
+
+
+def test_the_test_of_parameters_finds_one_that_is_not_described():
+    def one(alpha, beta, gamma, delta, other):
+        """From `alpha` and gamma (n,) to a number.
+
+        delta: the last of them
+        """
+
+    assert described.undescribed(one) == ["beta", "other"]
+    assert len(SHOWN) > 250
+
+
+def test_bullets_and_fields_are_shown_as_parameters():
+    lines = ["What it is.", "", "- `a`, `b`: words", "  and more", "- `c`: other", "", ">>> 1"]
+    shown = described.as_fields(lines, ["a", "b", "c"])
+    assert ":param a: words and more" in shown
+    assert ":param b: words and more" in shown
+    assert ":param c: other" in shown
+    assert ">>> 1" in shown
+    assert "rows of a step" in described.fields(cbdl.MeanField)["batch_size"].lower()

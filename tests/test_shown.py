@@ -11,6 +11,7 @@ import html5lib
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import DataLoader, Dataset
 
 import cbdl
 from cbdl.bayes import notebook, progress
@@ -182,6 +183,41 @@ def test_a_model_of_words_is_the_model_of_their_numbers(model, tmp_path):
     )
     with pytest.raises(ValueError, match="perhaps"):
         again.update(X, ["perhaps"] * 30)
+
+
+class Pets(Dataset):
+    """Twelve rows of a pet."""
+
+    def __init__(self, words):
+        self.words, self.x = words, np.random.default_rng(5).normal(size=(12, 2)).astype("float32")
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, i):
+        return self.x[i], self.words[i % 3]
+
+
+def test_a_dataset_of_words_is_that_of_their_numbers(model):
+    def fit(data, labels=None, **more):
+        settings = (model.priors, model.likelihoods, cbdl.MeanField(epochs=2, batch_size=4))
+        return cbdl.CBDL(*settings, labels=labels, verbose=False).fit(data, **more)
+
+    words, numbers = Pets(["no", "yes", "no"]), Pets([0, 1, 0])
+    expected = fit(numbers)
+    found = fit(words, validation=words)
+    np.testing.assert_array_equal(found.predict(words).probs, expected.predict(numbers).probs)
+    assert found.predict(words).labels == ("no", "yes")
+    loaded = fit(DataLoader(words, batch_size=4), stream=False)
+    np.testing.assert_array_equal(loaded.predict(words).probs, expected.predict(numbers).probs)
+    streamed = fit(DataLoader(words, batch_size=4), labels=["no", "yes"])
+    by_numbers = fit(DataLoader(numbers, batch_size=4))
+    np.testing.assert_array_equal(streamed.predict(words).probs, by_numbers.predict(numbers).probs)
+    assert streamed.update(words).labels == ("no", "yes")
+    with pytest.raises(ValueError, match="a stream is not read before training"):
+        fit(DataLoader(words, batch_size=4))
+    with pytest.raises(ValueError, match="item 1 of the Dataset is 'perhaps'"):
+        fit(Pets(["no", "perhaps", "yes"]), labels=["no", "yes"])
 
 
 def test_names_may_be_given_in_another_order(model):

@@ -61,6 +61,8 @@ def from_draws(probs: ArrayLike) -> Averaged:
 
     H(mean p) = mean H(p) + mutual information of the draw and the outcome, in nats. Paper: "other_baselines".
 
+    - `probs`: the probabilities (n, draws, J)
+
     >>> one = from_draws(np.array([[[1.0, 0.0], [0.0, 1.0]]]))
     >>> float(one.aleatoric[0]), float(one.epistemic[0].round(4))
     (0.0, 0.6931)
@@ -71,7 +73,12 @@ def from_draws(probs: ArrayLike) -> Averaged:
 
 
 def single_bnn(model: CBDL, X: Any, samples: int = 20, member: tuple[int, int] | None = None) -> Averaged:
-    """One member (k, s) of a model of classes alone: by default that with the best validation score."""
+    """One member (k, s) of a model of classes alone: by default that with the best validation score.
+
+    - `model`: a trained `cbdl.CBDL`
+    - `X`: inputs, as in `CBDL.predict`
+    - `samples`: draws of the parameters behind a prediction
+    """
     k, s = best_member(model) if member is None else member
     names = [(m.k, m.s) for m in model.learned.members]
     if (k, s) not in names:
@@ -80,7 +87,10 @@ def single_bnn(model: CBDL, X: Any, samples: int = 20, member: tuple[int, int] |
 
 
 def best_member(model: CBDL) -> tuple[int, int]:
-    """(k, s) of the member with the lowest validation NLL; without validation data, with the lowest training NLL."""
+    """(k, s) of the member with the lowest validation NLL; without validation data, with the lowest training NLL.
+
+    - `model`: a trained `cbdl.CBDL`
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CollapseWarning)
         rows = [row for row in model.diagnostics().rows if not row.failed]
@@ -106,6 +116,9 @@ def ebnn(prediction: CredalSet, definition: Definition = "label") -> Averaged:
     - definition="paper": sigma_r^2 = the variance of the J numbers p_r1, ..., p_rJ, as the paper's figures fit.
       It is largest for a network that is sure and 0 for one that knows nothing: that the paper's EBNN grows more
       certain on corrupted images follows from this definition alone. The second term is the mean over classes.
+
+    - `prediction`: a credal set of at least two extremes
+    - `definition`: of the variance for classes: "label" or "paper"
 
     >>> sure, unsure = CategoricalCredalSet([[[0.98, 0.01, 0.01]] * 2]), CategoricalCredalSet([[[0.4, 0.3, 0.3]] * 2])
     >>> [bool(ebnn(unsure, d).aleatoric > ebnn(sure, d).aleatoric) for d in ("label", "paper")]
@@ -170,6 +183,8 @@ def _as(like: Array, *values: Tensor) -> tuple[Array, ...]:
 def likelihood_weights(log_likelihood: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """(m,): weights proportional to likelihoods, from the summed log likelihood of validation rows per member (m,).
 
+    - `log_likelihood`: (m,), summed over validation rows
+
     >>> likelihood_weights(np.log([0.3, 0.1])).round(6)
     array([0.75, 0.25])
     """
@@ -184,6 +199,12 @@ def average(prediction: CredalSet, weights: ArrayLike | None = None) -> CredalSe
     """Bayesian model averaging: the set whose only extreme is sum_j w_j P_j; equal weights if none are given.
 
     `weights` (m,) are given, or from `likelihood_weights`.
+
+    - `prediction`: a credal set
+
+    >>> from cbdl import CategoricalCredalSet
+    >>> average(CategoricalCredalSet([[0.2, 0.8], [0.6, 0.4]]), [0.5, 0.5]).probs
+    array([[0.4, 0.6]])
     """
     return prediction.point(weights)
 
@@ -203,6 +224,10 @@ def deep_ensemble(
 
     With the epochs of the Bayesian model and as many members it costs as much or less. `scale` of the Normal prior is
     weight decay. Its prediction is that of `from_draws(model.predict(X).probs)`.
+
+    - `net`: a function that makes a new network, or a module as its template
+    - `method`: how it is trained; None: `Ensemble` with one start
+    - `seed`: of the random numbers; the same seed gives the same answer
     """
     if int(members) != members or members < 2:
         raise ValueError(f"members is {members}; an ensemble needs at least 2")
@@ -217,7 +242,13 @@ def deep_ensemble(
 def mc_dropout(
     net: Callable[[], nn.Module], method: Dropout | None = None, *, scale: float = 1.0, seed: int = 0
 ) -> CBDL:
-    """A model of one network for classes whose draws are dropout masks; `single_bnn(model, X)` is its prediction."""
+    """A model of one network for classes whose draws are dropout masks; `single_bnn(model, X)` is its prediction.
+
+    - `net`: a function that makes a new network, or a module as its template
+    - `method`: how it is trained; None: `Dropout()`
+    - `scale`: of the Normal prior, weight decay
+    - `seed`: of the random numbers; the same seed gives the same answer
+    """
     return CBDL(
         priors=[priors.Normal(0.0, scale)],
         likelihoods=[likelihoods.Categorical(net)],

@@ -51,7 +51,7 @@ def numbers_of(y: Any, labels: Sequence[str] | None, name: str = "y") -> Any:
     known = [place.get(word, -1) for word in array.ravel().tolist()]
     if -1 in known:
         at = known.index(-1)
-        raise ValueError(f"{name}[{at}] is {array.ravel().tolist()[at]!r}; the classes are {_listed(labels)}")
+        raise ValueError(f"{name}[{at}] is {array.ravel().tolist()[at]!r}; the classes are {listed(labels)}")
     codes: npt.NDArray[np.int64] = np.array(known, dtype=np.int64).reshape(array.shape)
     return codes
 
@@ -64,5 +64,6 @@ def check_labels(labels: Sequence[Any], name: str = "labels") -> tuple[str, ...]
     return given
 
 
-def _listed(labels: Sequence[str]) -> str:
+def listed(labels: Sequence[str]) -> str:
+    """The first of them, for a message."""
     return ", ".join(map(repr, labels[:8])) + (", ..." if len(labels) > 8 else "")

@@ -40,7 +40,14 @@ QUANTILES = (0.025, 0.25, 0.5, 0.75, 0.975)
 
 @dataclass(frozen=True)
 class Choice:
-    """Features that are known or missing together, and the values (n, features) that they could have."""
+    """Features that are known or missing together, and the values (n, features) that they could have.
+
+    - `features`: their numbers, the columns of X
+
+    >>> Choice((2, 3), np.array([[1.0, 0.0], [0.0, 1.0]]))            # one of two levels, each an input of its own
+    Choice(features=(2, 3), values=array([[1., 0.],
+           [0., 1.]]))
+    """
 
     features: tuple[int, ...]
     values: Floats
@@ -74,6 +81,12 @@ class Completed(Draws):
 
     completions: (...,) how many are in the hull
     possible:    (...,) how many there are; where it is more, the hull is that of a sample
+
+    - `members`: who predicts
+    - `draws`: of the parameters, of every completion
+    - `known`: what is known of the draws' spread, where it is
+    - `normals`: components that one draw is made of
+    - `paired`: whether draws come in antithetic pairs
     """
 
     completions: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))

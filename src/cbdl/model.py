@@ -21,6 +21,7 @@ from cbdl.bayes.learned import MEMBERS, Chains, Learned, check_chains
 from cbdl.bayes.likelihoods import Likelihood
 from cbdl.bayes.methods import MeanField, Method
 from cbdl.bayes.methods.protocol import check_method_argument
+from cbdl.bayes.named import by_number
 from cbdl.bayes.plausible import Plausibility, check_cut
 from cbdl.bayes.predictive import averages, simulate
 from cbdl.bayes.priors import PriorLike
@@ -29,7 +30,7 @@ from cbdl.credal import Array, CategoricalCredalSet, CredalSet
 from cbdl.engines import Auto, Engine, Task, check_engine, tasks
 from cbdl.evaluate.conformal import Calibration, Conformity, calibrate, conformity
 from cbdl.fitting import Fitted, Fitting, continued, verdict
-from cbdl.labels import check_labels, numbers_of, words_of
+from cbdl.labels import check_labels, numbers_of
 from cbdl.left_out import FEW, FOLDS, How, LeftOut, by_weights, check_how
 from cbdl.missing import MOST, Choice, Encoder, completions, hull, input_quantiles
 from cbdl.prediction import DRAWS, Form, check_form, predict
@@ -51,6 +52,14 @@ class CBDL:
     left out by folds decide how sure every member may be of classes (`sharpness`). `labels` are the names of the
     classes in the order of the networks' outputs; None: if targets are words, these in alphabetical order.
     `standardize=False` uses inputs and targets as they are, so that priors mean what they say.
+
+    - `seed`: of everything that is random; with it fixed the result is, on a machine
+    - `trainable`: patterns of the names of parameters that are learned; None: all of them, others stay as the
+      network brings them
+    - `engine`: where members are trained (`cbdl.engines`); None: here, or for long sampling in a process per core
+    - `device`: where networks are evaluated: "cpu", "cuda", "mps"
+    - `dtype`: the precision of the networks
+    - `verbose`: whether training shows its progress
 
     >>> import numpy as np
     >>> import cbdl
@@ -142,9 +151,16 @@ class CBDL:
         With `checkpoint_dir`, the same call after a crash goes on where it stopped. `folds`: first train every pair
         without each of so many folds of the rows, for `left_out`; None: five if `plausible` needs them and the rows are
         few. Pairs that are then refuted are not trained any further.
+
+        - `X`: inputs (rows, ...): an array, a tensor, a Dataset or a DataLoader of pairs
+        - `y`: outcomes (rows, ...); words are classes by name. None if `X` holds them
+        - `sample_weight`: (rows,): how often each row counts; None: once
+        - `validation`: a pair (X, y) of rows that are only scored: members then stop, and are kept, at their
+          best epoch
         """
         todo = self._tasks()  # steps 1 and 2
-        self.labels = self._words or words_of(y)
+        if self.likelihoods[0].space == "classes":
+            X, y, self.labels = by_number(X, y, self._words, stream)
         data = self._prepare(
             X, y, weights=sample_weight, validation=validation, standardize=self.standardize, stream=stream
         )
@@ -158,7 +174,12 @@ class CBDL:
         return self if self._cut == 0 else self.plausible(self._cut)
 
     def update(self, X: Any, y: Any = None, *, checkpoint_dir: str | Path | None = None) -> Self:
-        """Learn from more data: every posterior becomes the prior of its pair (variational continual learning)."""
+        """Learn from more data: every posterior becomes the prior of its pair (variational continual learning).
+
+        - `X`: new inputs, as in `fit`
+        - `y`: their outcomes
+        - `checkpoint_dir`: as in `fit`
+        """
         learned = self.learned
         data = self._more(X, y)
         whole = self._tasks()
@@ -183,7 +204,10 @@ class CBDL:
         return replace(report, plausibility=self._plausibility)
 
     def drop(self, members: Sequence[Member | tuple[int, int]]) -> Self:
-        """Leave out members, given as (k, s); `diagnostics().drop(margin)` says which are worse than the best."""
+        """Leave out members, given as (k, s); `diagnostics().drop(margin)` says which are worse than the best.
+
+        - `members`: whom to leave out: `Member`, or (k, s)
+        """
         out = {(m.k, m.s) if isinstance(m, Member) else (m[0], m[1]) for m in members}
         places = [i for i, m in enumerate(self.learned.members) if (m.k, m.s) not in out]
         self._learned = self.learned.without(out)
@@ -196,6 +220,8 @@ class CBDL:
 
         "weights" weights the draws so that they forget a row; "folds" asks members that were trained without it
         (`fit(..., folds=5)`); "auto" takes the folds if there are any, else weights. Made once, then remembered.
+
+        - `how`: "auto", "folds" or "weights"
         """
         check_how(how)
         known, data = self._left_out, self._data
@@ -252,6 +278,10 @@ class CBDL:
         `chains`: None is the model's own choice; where chains are extremes, `samples` counts the draws of each.
         `.members` names the pairs; `.floor` is the epistemic uncertainty that Monte Carlo noise alone would show. With
         `floor=False` that of classes and of several outputs, which takes a third of the time, is not computed and nan.
+
+        - `X`: inputs (rows, ...), a Dataset or a DataLoader
+        - `max_samples`: the most draws that "auto" takes
+        - `max_memory`: bytes of working memory; None: the limit of `cbdl.memory`
         """
         x, learned = self._inputs(X), self._extremes(self.chains if chains is None else chains)
         numbers = predict(learned, x, samples, predictive, tolerance, max_samples, max_memory, floor)
@@ -274,6 +304,9 @@ class CBDL:
         Conservative inference (`cbdl.missing`). A number could be one of five quantiles of its training column;
         `choices` says otherwise, and which features are missing together. Of more than `most` completions of a row a
         balanced sample is answered: `.origin.completions` and `.origin.possible` say how many of how many.
+
+        - `samples`: draws, as in `predict`
+        - `predictive`, `chains`, `max_memory`, `floor`: as in `predict`
         """
         learned = self._extremes(self.chains if chains is None else chains)
         own = completions(X, learned, self.encoder, choices, self._quantiles, most)
@@ -282,13 +315,22 @@ class CBDL:
         return self._named(hull(numbers, learned.members, own, X.device if isinstance(X, Tensor) else None))
 
     def predict_samples(self, X: Any, n: int = 100, *, seed: int = 0) -> Array:
-        """Outcomes drawn as in the paper's appendix "post_pred_app": a parameter, then y. (rows, m, n, ...)."""
+        """Outcomes drawn as in the paper's appendix "post_pred_app": a parameter, then y. (rows, m, n, ...).
+
+        - `X`: inputs (rows, ...), as in `fit`
+        - `n`: outcomes for each row and member
+        - `seed`: of the random numbers; the same seed gives the same answer
+        """
         drawn = simulate(self.learned, self._inputs(X), n, seed)
         return drawn if isinstance(X, Tensor) else drawn.numpy()
 
     def predict_draws(self, X: Any, samples: int = DRAWS) -> Array:
         """(rows, m, samples, J): the class probabilities of every draw of every member; `predict` averages them, and
-        sharpens the averages if it was told to."""
+        sharpens the averages if it was told to.
+
+        - `X`: inputs (rows, ...), as in `fit`
+        - `samples`: draws of the parameters behind a prediction
+        """
         if self.learned.space != "classes":
             raise ValueError(
                 f"predict_draws is for classes; this model predicts {self.learned.space} outcomes"
@@ -299,14 +341,24 @@ class CBDL:
         return probs.to(X.device) if isinstance(X, Tensor) else probs.numpy()
 
     def acquire(self, X_pool: Any, n: int, samples: int | Literal["auto"] = DRAWS) -> Array:
-        """Active learning: indices of the `n` inputs of the pool with the highest epistemic uncertainty."""
+        """Active learning: indices of the `n` inputs of the pool with the highest epistemic uncertainty.
+
+        - `X_pool`: inputs whose outcomes could be asked for
+        - `samples`: draws, as in `predict`
+        """
         epistemic = np.asarray(self.predict(X_pool, samples).uncertainty().epistemic)
         if not 0 < n <= len(epistemic):
             raise ValueError(f"n is {n}; the pool has {len(epistemic)} inputs")
         return np.argsort(-epistemic, kind="stable")[:n]
 
     def calibrate(self, X_cal: Any, y_cal: Any, alpha: float = 0.05, samples: int = DRAWS) -> Calibration:
-        """Conformal correction of the region, from data that was not used for training."""
+        """Conformal correction of the region, from data that was not used for training.
+
+        - `X_cal`: inputs that were not used for training
+        - `y_cal`: their outcomes
+        - `alpha`: a share of 1 - alpha of new outcomes is to be covered
+        - `samples`: draws, as in `predict`
+        """
         return calibrate(self.predict(X_cal, samples), y_cal, alpha)
 
     def conformity(self, how: How = "auto", *, predictive: Form = "mixture") -> Conformity:
@@ -314,6 +366,8 @@ class CBDL:
         `conformity().region(prediction, alpha)` covers a share of 1 - alpha of new outcomes. See `left_out`.
 
         `predictive` is that of the predictions whose regions it will set.
+
+        - `how`: how rows are left out, as in `left_out`
         """
         check_form(predictive)
         left, data = self.left_out(how), self._data
@@ -325,7 +379,10 @@ class CBDL:
         return conformity(sets, y.numpy(), left.counts.numpy(), left.how)
 
     def save(self, path: str | Path, *, extra: Mapping[str, Any] | None = None) -> None:
-        """Write the model as a folder, with `extra` (JSON) in its manifest; `cbdl.load` reads it back."""
+        """Write the model as a folder, with `extra` (JSON) in its manifest; `cbdl.load` reads it back.
+
+        - `path`: the folder; it appears whole, and replaces another model when it does
+        """
         settings = store.Saved(
             self.priors,
             self.likelihoods,
@@ -363,6 +420,8 @@ class CBDL:
             y = numbers_of(y, self.labels)
             if isinstance(validation, tuple | list) and len(validation) == 2:
                 validation = (validation[0], numbers_of(validation[1], self.labels, "validation y"))
+            elif validation is not None:
+                validation = by_number(validation, None, self.labels)[0]
         return prepare(
             X, y, space=space, validation=validation, device=self.device, dtype=self.dtype, **settings
         )
@@ -376,6 +435,8 @@ class CBDL:
 
     def _more(self, X: Any, y: Any) -> TrainingData:
         """Further data, in the units that the model was trained in."""
+        if self.likelihoods[0].space == "classes":
+            X, y, _ = by_number(X, y, self.labels)
         data = self._prepare(X, y, standardize=False)
         learned = self.learned
         # the units may be finer than the networks

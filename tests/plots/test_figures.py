@@ -44,6 +44,13 @@ def test_polygons_of_the_simplex_are_the_hulls_of_the_extremes():
     assert [t.get_text() for t in ax.texts] == ["a", "b", "c"]
 
 
+def test_figures_know_the_names_of_the_classes():
+    named = cbdl.CategoricalCredalSet(PROBS[0]).with_labels(["cat", "dog", "bird"])
+    assert [t.get_text() for t in plots.simplex(named).texts] == ["cat", "dog", "bird"]
+    assert [t.get_text() for t in plots.intervals(named).get_xticklabels()] == ["cat", "dog", "bird"]
+    assert [t.get_text() for t in plots.simplex(named, labels="abc").texts] == ["a", "b", "c"]
+
+
 def test_the_simplex_of_bounds_is_the_polygon_of_its_vertices():
     """Three intervals that cut a hexagon out of the triangle: its area in closed form, corner triangles taken away."""
     ax = plots.simplex(cbdl.IntervalCredalSet([0.2, 0.1, 0.3], [0.45, 0.4, 0.6]))

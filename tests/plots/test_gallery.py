@@ -1,8 +1,9 @@
 """The gallery shows every figure, and its code runs."""
 
-import importlib.util
 from pathlib import Path
 
+import examples
+import gallery
 import pytest
 
 from cbdl import plots
@@ -11,27 +12,26 @@ DOCS = Path(__file__).parents[2] / "docs"
 FIGURES = sorted(set(plots.__all__) - {"available", "save"})
 
 
-@pytest.fixture(scope="module")
-def gallery():
-    spec = importlib.util.spec_from_file_location("gallery", DOCS / "gallery.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_every_figure_is_shown(gallery):
-    page = (DOCS / "gallery.md").read_text()
-    drawn = {code.rpartition("ax = plots.")[2].partition("(")[0]: path for code, path in gallery.blocks(page)}
+def test_every_figure_is_shown():
+    blocks = examples.blocks(gallery.GALLERY.read_text())
+    drawn = {code.rpartition("ax = plots.")[2].partition("(")[0]: path for code, path in blocks}
     assert sorted(drawn) == FIGURES
     assert all(path == f"_gallery/{name}.svg" for name, path in drawn.items())
 
 
-def test_the_code_of_the_gallery_makes_its_figures(gallery, tmp_path):
-    made = gallery.draw(tmp_path)
+def test_the_code_of_the_gallery_makes_its_figures(tmp_path):
+    made = examples.draw(gallery.GALLERY, tmp_path)
     assert sorted(path.stem for path in made) == FIGURES
     assert all(path.read_text().count("<path") > 10 for path in made)
 
 
-def test_the_readme_shows_the_first_figure(gallery):
+@pytest.mark.parametrize("name", ["logits", "deciding"])
+def test_the_figures_of_a_tutorial_are_made(name, tmp_path):
+    [figure] = examples.draw(DOCS / "tutorials" / f"{name}.md", tmp_path)
+    assert figure == tmp_path / "_gallery" / f"tutorial-{name}.svg"
+    assert figure.read_text().count("<path") > 10
+
+
+def test_the_readme_shows_the_first_figure():
     assert gallery.README.is_file()
     assert f"docs/{gallery.README.relative_to(DOCS)}" in (DOCS.parent / "README.md").read_text()

@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import cbdl
 from cbdl.bayes.priors import Normal
+from cbdl.serve.images import load_served
 from cbdl.tables import learning
 from cbdl.tables.answers import Trained
 from cbdl.tables.columns import Wishes
@@ -69,3 +71,29 @@ def of_classes(classes) -> Trained:
 @pytest.fixture(scope="session")
 def of_numbers(line) -> Trained:
     return Trained.load(line)
+
+
+@pytest.fixture(scope="session")
+def pixels() -> np.ndarray:
+    """Thirty pictures of 16 x 16 bytes."""
+    return np.random.default_rng(0).integers(0, 256, (30, 16, 16))
+
+
+@pytest.fixture(scope="session")
+def pictures(pixels, tmp_path_factory) -> Path:
+    """Three classes, of grey pictures with values from 0 to 255."""
+    model = cbdl.CBDL(
+        [cbdl.priors.Normal(0, s, fan_in=True) for s in (1, 3)],
+        [cbdl.likelihoods.Categorical(cbdl.nets.lenet(3, 1, 16))],
+        cbdl.MeanField(epochs=2),
+        verbose=False,
+    )
+    model.fit(pixels[:, None].astype(np.float32), np.array(["cat", "dog", "elk"])[pixels[:, 0, 0] % 3])
+    folder = tmp_path_factory.mktemp("pictures") / "model"
+    model.save(folder, extra={"white": 255})
+    return folder
+
+
+@pytest.fixture(scope="session")
+def of_pictures(pictures) -> Trained:
+    return load_served(pictures)

@@ -56,7 +56,7 @@ def test_no_request_makes_the_service_fail(kind, request):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["of_classes", "of_numbers"])
+@pytest.mark.parametrize("kind", ["of_classes", "of_numbers", "of_pictures"])
 def test_no_request_of_a_thousand_makes_the_service_fail(kind, request):
     seen = tried(request.getfixturevalue(kind), 1000)
     print(dict(seen))

@@ -13,6 +13,7 @@ from clients import ask, served
 
 from cbdl.serve import application, pages
 from cbdl.serve.described import picture
+from cbdl.serve.images import load_served
 from cbdl.tables.answers import Trained
 from cbdl.tables.encoding import Column
 
@@ -135,11 +136,18 @@ def fits(driver) -> bool:
     return driver.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
 
 
-def test_a_digit_is_read_and_a_scribble_raises_the_epistemic_gauge(digits, tmp_path):
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    """One browser for all of them: its start takes seconds."""
+    with chromium(tmp_path_factory.mktemp("profile")) as driver:
+        yield driver
+
+
+def test_a_digit_is_read_and_a_scribble_raises_the_epistemic_gauge(driver, digits, tmp_path):
     needed(AXE)
     from selenium.webdriver.common.keys import Keys
 
-    with served(application(Trained.load(digits))) as url, chromium(tmp_path / "profile") as driver:
+    with served(application(Trained.load(digits))) as url:
         screen(driver, 1100, "light")
         page = Page(driver, url)
         page.wait(lambda: page.count > 0)
@@ -176,14 +184,11 @@ def test_a_digit_is_read_and_a_scribble_raises_the_epistemic_gauge(digits, tmp_p
         assert page.errors() == []
 
 
-def test_a_form_moves_the_region_and_the_door_asks_for_the_token(line, tmp_path):
+def test_a_form_moves_the_region_and_the_door_asks_for_the_token(driver, line, tmp_path):
     needed(AXE)
     from selenium.webdriver.common.keys import Keys
 
-    with (
-        served(application(Trained.load(line), token="s3cret")) as url,
-        chromium(tmp_path / "profile") as driver,
-    ):
+    with served(application(Trained.load(line), token="s3cret")) as url:
         screen(driver, 390, "light")
         page = Page(driver, url)
         door = driver.find_element("id", "token")
@@ -211,3 +216,35 @@ def test_a_form_moves_the_region_and_the_door_asks_for_the_token(line, tmp_path)
         assert fits(driver)
         assert violations(driver) == []
         assert [e for e in page.errors() if "401" not in e] == []
+
+
+def test_a_picture_is_chosen_made_small_and_answered(driver, pictures, tmp_path):
+    needed(AXE)
+    from PIL import Image
+
+    Image.new("RGB", (300, 200), "white").save(tmp_path / "white.png")
+    (tmp_path / "words.png").write_text("no picture")
+    with served(application(load_served(pictures))) as url:
+        screen(driver, 1100, "light")
+        page = Page(driver, url)
+        page.wait(lambda: page.text("decision") == "Choose a picture")
+        assert page.text("about").endswith("from a picture.")
+        driver.find_element("id", "file").send_keys(str(tmp_path / "words.png"))
+        page.wait(lambda: "no picture" in page.text("problem"))
+        driver.find_element("id", "file").send_keys(str(tmp_path / "white.png"))
+        page.wait(lambda: page.count == 1)
+        brush = "document.querySelector('.picture canvas').getContext('2d')"
+        seen = f"return Array.from({brush}.getImageData(0, 0, 16, 16).data)"
+        assert set(driver.execute_script(seen)) == {255}
+        assert page.text("decision").startswith("class: ")
+        driver.find_element("id", "turned").click()
+        page.wait(lambda: page.count == 2)
+        assert driver.execute_script(seen)[:4] == [0, 0, 0, 255]
+        page.press("Dots at random")
+        page.wait(lambda: page.count == 3)
+        for width, scheme in ((390, "dark"), (1100, "light")):
+            screen(driver, width, scheme)
+            assert fits(driver)
+            assert violations(driver) == []
+            page.picture(tmp_path, f"picture-{width}-{scheme}")
+        assert page.errors() == []

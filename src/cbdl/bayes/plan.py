@@ -28,6 +28,7 @@ class Plan:
     epochs: int | None = None
     """None: until each member is done (`cbdl.bayes.plateau`)."""
     batch_size: int = 128
+    """Rows of a step."""
     lr: float | None = None
     """The rate of Adam that a training starts with; None: 0.01, less where a unit has over 64 inputs."""
     schedule: Literal["constant", "cosine"] = field(default="cosine", kw_only=True)

@@ -141,6 +141,8 @@ class _LocationScale(Prior):
 class Normal(_LocationScale):
     """Normal with mean `loc` and standard deviation `scale`.
 
+    - `fan_in`: divide the scale of a weight by the root of the number of its inputs
+
     >>> Normal(0.0, 3.0)
     Normal(loc=0.0, scale=3.0, fan_in=False)
     """
@@ -155,6 +157,11 @@ class Normal(_LocationScale):
 class Laplace(_LocationScale):
     """Laplace with mean `loc` and standard deviation `scale`: density ``exp(-|t - loc| / b) / 2b`` with
     b = scale / sqrt 2.
+
+    - `fan_in`: divide the scale of a weight by the root of the number of its inputs
+
+    >>> {"*.bias": Normal(0.0, 10.0), "*": Laplace(0.0, 1.0)}["*"]                # by part of the network
+    Laplace(loc=0.0, scale=1.0, fan_in=False)
     """
 
     loc: float = 0.0
@@ -169,6 +176,11 @@ class StudentT(Prior):
 
     torch's and scipy's own scale of this density is scale * sqrt((df - 2) / df). With df <= 2 there is no
     standard deviation: use Cauchy for tails that heavy.
+
+    - `fan_in`: divide the scale of a weight by the root of the number of its inputs
+
+    >>> StudentT(df=4.0, scale=2.0, fan_in=True)
+    StudentT(df=4.0, loc=0.0, scale=2.0, fan_in=True)
     """
 
     df: float = 3.0
@@ -193,7 +205,13 @@ class StudentT(Prior):
 
 @dataclass(frozen=True)
 class Cauchy(_LocationScale):
-    """Cauchy around `loc`. It has no standard deviation: `scale` is half the width at half the height."""
+    """Cauchy around `loc`. It has no standard deviation: `scale` is half the width at half the height.
+
+    - `fan_in`: divide the scale of a weight by the root of the number of its inputs
+
+    >>> Cauchy(scale=0.5)
+    Cauchy(loc=0.0, scale=0.5, fan_in=False)
+    """
 
     loc: float = 0.0
     scale: float = 1.0
@@ -209,6 +227,15 @@ class ScaleMixture(Prior):
     """weight * Normal(loc, scale) + (1 - weight) * Normal(loc, other): a spike and a slab.
 
     Both are standard deviations. The log density is a logsumexp, so nothing underflows in the tails.
+
+    - `scale`: standard deviation of the slab
+    - `other`: standard deviation of the spike
+    - `weight`: of the slab, between 0 and 1
+    - `loc`: the centre
+    - `fan_in`: divide the scale of a weight by the root of the number of its inputs
+
+    >>> ScaleMixture(scale=1.0, other=0.01, weight=0.25)
+    ScaleMixture(scale=1.0, other=0.01, weight=0.25, loc=0.0, fan_in=False)
     """
 
     scale: float = 1.0
@@ -236,6 +263,12 @@ class Horseshoe(_LocationScale):
     p(t) = exp(z) E1(z) / (scale sqrt(2 pi^3)) with z = (t - loc)^2 / (2 scale^2), infinite at loc; within
     1e-9 scales of it the density is held constant. It has no standard deviation; `scale` is the global scale
     tau.
+
+    - `loc`: the centre
+    - `fan_in`: divide the scale of a weight by the root of the number of its inputs
+
+    >>> Horseshoe(scale=0.1)
+    Horseshoe(scale=0.1, loc=0.0, fan_in=False)
     """
 
     scale: float = 0.1
@@ -252,6 +285,12 @@ class RegularisedHorseshoe(Prior):
     `scale` is the global scale tau; `slab` is the standard deviation of the largest coefficients. The local
     scale is integrated out by a fixed quadrature (relative error below 1e-6 of the density). At the centre the density
     is infinite; closer than 1e-9 scales it is held constant.
+
+    - `loc`: the centre
+    - `fan_in`: divide the scale of a weight by the root of the number of its inputs
+
+    >>> RegularisedHorseshoe(scale=0.1, slab=2.0)
+    RegularisedHorseshoe(scale=0.1, slab=2.0, loc=0.0, fan_in=False)
     """
 
     scale: float = 0.1
@@ -274,6 +313,9 @@ class RegularisedHorseshoe(Prior):
 class Centred(Prior):
     """`prior` moved to a centre that was drawn from it: coordinate i is centred at theta_i ~ prior, from
     `seed`.
+
+    >>> [Centred(Normal(0.0, 1.0), seed) for seed in (0, 1)][1]                    # two networks to lean to
+    Centred(prior=Normal(loc=0.0, scale=1.0, fan_in=False), seed=1)
     """
 
     prior: Prior
@@ -293,6 +335,14 @@ class Centred(Prior):
 class Pretrained(Prior):
     """Normal around pretrained parameters: loc = w, scale = ``max(delta |w|, floor)``, coordinate by coordinate
     (MOPED).
+
+    - `state`: a `state_dict`: the parameters by name
+    - `delta`: the scale of a weight, as a share of it
+    - `floor`: the least scale
+
+    >>> from torch import nn
+    >>> {"head.*": Normal(0.0, 1.0), "*": Pretrained(nn.Linear(3, 2).state_dict(), delta=0.2)}["*"]
+    Pretrained(delta=0.2, floor=0.001)
     """
 
     state: Mapping[str, Tensor] = field(repr=False)
@@ -373,6 +423,9 @@ def grid(
     The paper's example has variances 3 and 7; `scale` is a standard deviation, so the defaults are their
     roots.
 
+    - `loc`: the centres
+    - `options`: further settings of every `Normal`, such as fan_in=True
+
     >>> [(p.loc, p.scale) for p in grid(loc=[-1, 0], scale=[1, 3])]
     [(-1, 1), (-1, 3), (0, 1), (0, 3)]
     """
@@ -387,6 +440,9 @@ def seeded(prior: PriorLike, n: int, *, seed: int = 0) -> list[PriorLike]:
     `prior` with its location replaced by theta_i; scale and shape stay as given. So prior i is centred at one
     network that `prior` would have drawn. Nothing else is random.
 
+    - `n`: how many priors
+    - `seed`: of the first of them
+
     >>> seeded(Normal(0.0, 1.0), 2)[1]
     Centred(prior=Normal(loc=0.0, scale=1.0, fan_in=False), seed=1)
     """
@@ -400,5 +456,13 @@ def seeded(prior: PriorLike, n: int, *, seed: int = 0) -> list[PriorLike]:
 def pretrained(state: Mapping[str, Tensor], *, delta: float = 0.1, floor: float = 1e-3) -> Pretrained:
     """Empirical Bayes from a pretrained `state_dict` (MOPED): ``Normal(w, max(delta |w|, floor))`` for every
     weight w.
+
+    - `state`: the parameters by name
+    - `delta`: the scale of a weight, as a share of it
+    - `floor`: the least scale
+
+    >>> from torch import nn
+    >>> pretrained(nn.Linear(3, 2).state_dict())
+    Pretrained(delta=0.1, floor=0.001)
     """
     return Pretrained(state, delta, floor)

@@ -62,6 +62,7 @@ def serve(
         token = _token(token_file)
         try:
             from cbdl.serve import Limits, application, run
+            from cbdl.serve.images import load_served
             from cbdl.serve.server import PATIENCE, is_private
         except ImportError as error:
             raise ImportError(f'{error.name} is not installed; pip install "cbdl[serve]"') from None
@@ -70,10 +71,8 @@ def serve(
                 f"--host {host} can be reached from other machines, and there is no token: set {TOKEN} or "
                 "--token-file, or say --force"
             )
-        from cbdl.tables.answers import Trained
-
         limits = Limits(max_body, max_rows, max_draws, timeout, max(max_waiting, max_rows), gather / 1000)
-        service = application(Trained.load(model), limits, token)
+        service = application(load_served(model), limits, token)
 
         def started(url: str) -> None:
             if as_json:

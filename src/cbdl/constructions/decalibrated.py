@@ -29,7 +29,10 @@ STEPS = 60
 
 @dataclass(frozen=True)
 class Decalibration:
-    """Plausible shifts of every logit: lower (J,) <= 0 and upper (J,) >= 0, infinite where nothing limits them."""
+    """Plausible shifts of every logit: lower (J,) <= 0 and upper (J,) >= 0, infinite where nothing limits them.
+
+    - `alpha`: the least relative likelihood that they have
+    """
 
     lower: Array
     upper: Array
@@ -50,6 +53,9 @@ def decalibration(logits: ArrayLike, y: ArrayLike, alpha: float = 0.95) -> Decal
     """The plausible shifts, from the logits (N, J) of the training rows and their labels (N,).
 
     Two classes, as many of each, and a network that knows nothing: the relative likelihood is 1 / cosh(t / 2).
+
+    - `y`: the labels (N,)
+    - `alpha`: the least relative likelihood, per row, that a shift may have
 
     >>> shifts = decalibration(np.zeros((4, 2)), [0, 1, 0, 1], alpha=0.8)
     >>> bool(np.allclose(shifts.upper, 2 * np.arccosh(1 / 0.8)))

@@ -14,6 +14,8 @@ from cbdl.credal import Array, ArrayLike, CategoricalCredalSet
 def relative_likelihoods(log_likelihood: ArrayLike) -> Array:
     """(m,): exp(L_j - max_i L_i), from the mean log likelihood L (m,) of every member on the training rows.
 
+    - `log_likelihood`: the mean log likelihoods (m,)
+
     >>> import numpy as np
     >>> relative_likelihoods(np.log([0.5, 0.4, 0.1])).round(6)
     array([1. , 0.8, 0.2])
@@ -31,6 +33,9 @@ def relative_likelihood(
     members: ArrayLike | CategoricalCredalSet, log_likelihood: ArrayLike, alpha: float = 0.95
 ) -> CategoricalCredalSet:
     """The hull of the members (..., m, J) whose relative likelihood is at least alpha; 1 keeps the best alone.
+
+    - `log_likelihood`: (m,): the mean log likelihood of every member on the training rows
+    - `alpha`: the least relative likelihood
 
     >>> P = [[0.6, 0.4], [0.5, 0.5], [0.0, 1.0]]
     >>> import math

@@ -20,6 +20,9 @@ def robust(
 ) -> list[likelihoods.Categorical]:
     """One likelihood per share of worst rows, evenly from `least` to 1 (an ordinary member).
 
+    - `net`: a function that makes a new network, or a module as its template
+    - `members`: how many likelihoods
+
     >>> import cbdl
     >>> [likelihood.worst for likelihood in robust(cbdl.nets.mlp(4, 3), members=3)]
     [0.5, 0.75, 1.0]

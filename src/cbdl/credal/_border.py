@@ -162,6 +162,13 @@ def check_positive(x: Tensor, name: str, remedy: str) -> None:
 
 
 def check_alpha(alpha: float) -> float:
+    """`alpha` as a number; a ValueError unless it lies strictly between 0 and 1.
+
+    - `alpha`: 1 - alpha is the probability to cover, between 0 and 1
+
+    >>> check_alpha(0.05)
+    0.05
+    """
     alpha = float(alpha)
     if not 0 < alpha < 1:
         raise ValueError(f"alpha is {alpha:g}; it must lie strictly between 0 and 1 (0.05: a 95 % region)")

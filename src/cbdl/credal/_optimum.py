@@ -47,7 +47,13 @@ class Optimum:
 
 @dataclass(frozen=True)
 class Certified:
-    """An `Optimum` in the user's kind of array; the fields mean the same."""
+    """An `Optimum` in the user's kind of array; the fields mean the same.
+
+    - `value`: of the optimum
+    - `gap`: how far the true optimum may be, proven
+    - `weights`: of the extremes that attain it
+    - `error`: of the numbers themselves (quadrature, or a standard error)
+    """
 
     value: Array
     gap: Array

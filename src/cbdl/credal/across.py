@@ -70,6 +70,8 @@ def projection_distance(
     KL(second || first), "hellinger" is sqrt(1 - integral sqrt(p p')). Paper: W^- and div^- of lemma
     "dist_lemma3".
 
+    - `kind`: "w2", "kl", "reverse-kl" or "hellinger"
+
     >>> import numpy as np
     >>> one = np.zeros(1), np.array([[9.0]])
     >>> two = np.zeros(2), np.diag([4.0, 1.0])
@@ -97,6 +99,12 @@ def embedding_distance(
 
     Shapes, kinds as in `projection_distance`, to which it is equal. Paper: W^+ and div^+ of lemma
     "dist_lemma2".
+
+    - `loc`: (..., d)
+    - `cov`: (..., d, d)
+    - `target_loc`: (..., e)
+    - `target_cov`: (..., e, e)
+    - `kind`: "w2", "kl", "reverse-kl" or "hellinger"
     """
     pair = _pair(loc, cov, target_loc, target_cov, kind)
     extra = pair.large.shape[-1] - pair.small.shape[-1]
@@ -120,6 +128,8 @@ def set_distance(
     inf over P in {P_1, ..., P_k} of d(P, P'); loc (..., k, d), cov (..., k, d, d), target_loc (..., e),
     target_cov (..., e, e). "kl" is KL(P || P'). By definition of an infimum it is at most the distance of any
     element: lemmas "dist_lemma2" (d <= e) and "dist_lemma3" (d >= e).
+
+    - `kind`: "w2", "kl", "reverse-kl" or "hellinger"
     """
     border = border_of(loc, cov, target_loc, target_cov)
     elements, target = float64(cov, "cov"), float64(target_cov, "target_cov")

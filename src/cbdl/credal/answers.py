@@ -18,6 +18,11 @@ class Region(ABC):
 
     Every region has `measure`, `lower_probability` and `upper_probability`, each (...,). One of classes has a `mask`
     (..., J), one on the line `intervals` (..., R, 2), padded with nan.
+
+    >>> from cbdl import CategoricalCredalSet
+    >>> region = CategoricalCredalSet([[0.9, 0.1], [0.1, 0.9]]).region(0.2)
+    >>> region.contains(1), region.measure
+    (array(True), array(2))
     """
 
     measure: Array
@@ -26,7 +31,10 @@ class Region(ABC):
 
     @abstractmethod
     def contains(self, y: ArrayLike) -> Array:
-        """Whether outcomes lie in the region."""
+        """Whether outcomes lie in the region.
+
+        - `y`: outcomes: (...,), or (..., n) several for each set; in R^d (..., d)
+        """
 
     def columns(self) -> dict[str, list[Any]]:
         """The regions of a batch (n,) column by column, as data frames have them."""
@@ -140,6 +148,11 @@ class Uncertainty(Numbers):
     epistemic_upper:  ... and the same plus log m
     gap:              certificate: the true total lies in [total, total + gap]
     error:            numerical error of the entropies themselves (see `Certified`)
+
+    >>> from cbdl import CategoricalCredalSet
+    >>> u = CategoricalCredalSet([[0.9, 0.1], [0.1, 0.9]]).uncertainty()
+    >>> round(float(u.total), 3), round(float(u.aleatoric), 3), round(float(u.epistemic), 3)
+    (0.693, 0.325, 0.368)
     """
 
     total: Array

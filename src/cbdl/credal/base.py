@@ -62,7 +62,15 @@ Average: TypeAlias = "Array | CredalSet | DiagonalMixture"
 
 
 class CredalSet(Batched):
-    """The convex hull of finitely many distributions. Batch dimensions come first."""
+    """The convex hull of finitely many distributions. Batch dimensions come first.
+
+    >>> import cbdl
+    >>> two = cbdl.NormalCredalSet(loc=[1.0, 2.0], scale=[1.0, 1.0])
+    >>> isinstance(two, CredalSet), two.num_extremes
+    (True, 2)
+    >>> [round(float(bound(lambda y: y)), 6) for bound in (two.lower_expectation, two.upper_expectation)]
+    [1.0, 2.0]
+    """
 
     # --- what each kind of space supplies, as float64 tensors ------------------------------------------
 
@@ -116,19 +124,33 @@ class CredalSet(Batched):
     # --- envelopes (proposition "extrema_gen_lem": computed on the extremes, true for the hull) -----------
 
     def lower_probability(self, event: Any) -> Array:
-        """inf over the hull of P(event). Paper: proposition "extrema_gen_lem"."""
+        """inf over the hull of P(event). Paper: proposition "extrema_gen_lem".
+
+        - `event`: a set of outcomes, in the form of the kind of set: class numbers or names, a mask, an
+          interval, a box
+        """
         return self._border.out(self._probabilities(event).amin(-1))
 
     def upper_probability(self, event: Any) -> Array:
-        """sup over the hull of P(event) = 1 - lower_probability(complement)."""
+        """sup over the hull of P(event) = 1 - lower_probability(complement).
+
+        - `event`: a set of outcomes, in the form of the kind of set: class numbers or names, a mask, an
+          interval, a box
+        """
         return self._border.out(self._probabilities(event).amax(-1))
 
     def lower_expectation(self, f: Gamble) -> Array:
-        """inf over the hull of E[f]."""
+        """inf over the hull of E[f].
+
+        - `f`: a function of the outcome, or its values
+        """
         return self._border.out(self._expectations(f).amin(-1))
 
     def upper_expectation(self, f: Gamble) -> Array:
-        """sup over the hull of E[f]."""
+        """sup over the hull of E[f].
+
+        - `f`: a function of the outcome, or its values
+        """
         return self._border.out(self._expectations(f).amax(-1))
 
     def mean(self) -> Array:
@@ -142,11 +164,17 @@ class CredalSet(Batched):
 
     def entropies(self, base: Base = None) -> Array:
         """(..., m): the Shannon entropy of each extreme. On a continuum it is the differential entropy, which
-        depends on the unit of the outcome and may be negative."""
+        depends on the unit of the outcome and may be negative.
+
+        - `base`: the unit of entropy: None for nats, 2 for bits, "classes" for a maximum of 1
+        """
         return self._border.out(self._entropies()[0] / self._unit(base))
 
     def lower_entropy(self, base: Base = None) -> Array:
-        """inf over the hull of H(P), attained at an extreme: H is concave (proposition "gen_entr_lem")."""
+        """inf over the hull of H(P), attained at an extreme: H is concave (proposition "gen_entr_lem").
+
+        - `base`: the unit of entropy: None for nats, 2 for bits, "classes" for a maximum of 1
+        """
         return self._border.out(self._entropies()[0].amin(-1) / self._unit(base))
 
     @overload
@@ -157,19 +185,26 @@ class CredalSet(Batched):
         """max over weights beta of H(sum_j beta_j P_j): the whole hull, which the paper only brackets.
 
         With `certificate=True`, the value with its duality gap and the maximising weights.
+
+        - `base`: the unit of entropy: None for nats, 2 for bits, "classes" for a maximum of 1
         """
         optimum = self._upper_entropy().scaled(1 / self._unit(base))
         return optimum.out(self._border) if certificate else self._border.out(optimum.value)
 
     @abstractmethod
     def entropy_bounds(self, base: Base = None) -> tuple[Array, Array]:
-        """H(lower P) <= lower entropy, and upper entropy <= H(upper P). Paper: theorem "thm_rem_bounds_entropy"."""
+        """H(lower P) <= lower entropy, and upper entropy <= H(upper P). Paper: theorem "thm_rem_bounds_entropy".
+
+        - `base`: the unit of entropy: None for nats, 2 for bits, "classes" for a maximum of 1
+        """
 
     def uncertainty(self, base: Base = None) -> Uncertainty:
         """Total uncertainty split into aleatoric and epistemic, exact, with the paper's bracket beside it.
 
         Differential entropies depend on the unit of the outcome and may be negative; the epistemic part is a
         difference of two of them and does not.
+
+        - `base`: the unit of entropy: None for nats, 2 for bits, "classes" for a maximum of 1
         """
         unit = self._unit(base)
         upper = self._upper_entropy()  # first: where the extremes' entropies come with it
@@ -204,7 +239,10 @@ class CredalSet(Batched):
         return self.floor
 
     def decomposition(self, base: Base = None) -> Decomposition:
-        """Noise in the data, doubt about parameters, disagreement between members; of predictions of a model."""
+        """Noise in the data, doubt about parameters, disagreement between members; of predictions of a model.
+
+        - `base`: the unit of entropy: None for nats, 2 for bits, "classes" for a maximum of 1
+        """
         if self._source is None:
             raise ValueError(
                 "only predictions of a model know what is noise and what is doubt about its parameters; a bag of "
@@ -226,7 +264,10 @@ class CredalSet(Batched):
         )
 
     def generalized_hartley(self, base: Base = None) -> Array:
-        """sum_A m(A) log|A|, m the Moebius inverse of the lower probability; on finite spaces only."""
+        """sum_A m(A) log|A|, m the Moebius inverse of the lower probability; on finite spaces only.
+
+        - `base`: the unit of entropy: None for nats, 2 for bits, "classes" for a maximum of 1
+        """
         raise ValueError(
             "the generalized Hartley measure needs finitely many outcomes; use the epistemic part of uncertainty()"
         )
@@ -243,6 +284,8 @@ class CredalSet(Batched):
         """Outcomes that every distribution of the set covers with probability 1 - alpha or more.
 
         `method`: "union" of the extremes' highest density regions, "lower-density" or "minimal".
+
+        - `alpha`: 1 - alpha is the probability to cover, between 0 and 1
         """
 
     def level(self, y: ArrayLike) -> Array:
@@ -255,7 +298,10 @@ class CredalSet(Batched):
         return self._border.out(-torch.expm1(self._log_survival(y)))
 
     def log_survival(self, y: ArrayLike) -> Array:
-        """(...,): log(1 - level(y)), to all its digits where the level rounds to 1: -804 at 40 standard deviations."""
+        """(...,): log(1 - level(y)), to all its digits where the level rounds to 1: -804 at 40 standard deviations.
+
+        - `y`: outcomes, as in `level`
+        """
         return self._border.out(self._log_survival(y))
 
     def region_at_level(
@@ -281,6 +327,8 @@ class CredalSet(Batched):
           optimal actions under "gamma-maximin", "gamma-maximax", "maximality", "e-admissible", "interval-dominance".
 
         With `single`, (...,) one of them at random (`seed`).
+
+        - `rule`: "maximin", or with utilities one of those above
         """
         if utility is None:
             return self._border.out(self._safest(rule, single, seed))
@@ -318,7 +366,10 @@ class CredalSet(Batched):
 
     @abstractmethod
     def contains(self, p: Distribution) -> Array:
-        """(...,) bool: whether p is a mixture of the extremes."""
+        """(...,) bool: whether p is a mixture of the extremes.
+
+        - `p`: the parameters of a distribution, or a set with one extreme
+        """
 
     @overload
     def distance(
@@ -354,6 +405,9 @@ class CredalSet(Batched):
         Kinds: see `distance` of `cbdl.credal.classes`, `.line` and `.euclidean`. `order` is for "renyi", `cost` for the
         Wasserstein distances between classes: (J, J), or "index" for ``|i - j|``. With `certificate`, the value with
         its gap and the weights of the nearest mixture; of bounds per class the nearest distribution itself.
+
+        - `p`: the parameters of a distribution, or a set with one extreme
+        - `kind`: which distance: "kl", "tv", "hellinger", "renyi", "w1", "w2", ...
         """
         optimum = self._distance(p, kind, order, cost)
         return optimum.out(self._border) if certificate else self._border.out(optimum.value)
@@ -364,6 +418,9 @@ class CredalSet(Batched):
         """A DataFrame with a row per set: decision, region of 1 - alpha, probabilities, uncertainties (nats), floor.
 
         `library`: "pandas" or "polars"; None: the one that is in use, or installed. Columns: `cbdl.credal.table`.
+
+        - `alpha`: the regions cover 1 - alpha
+        - `method`: which region: "union", "lower-density" or "minimal"
         """
         return frame(table.answers(self, alpha, method), library)
 

@@ -9,6 +9,8 @@ from cbdl.credal.base import CredalSet
 def region_level(credal: CredalSet, y: ArrayLike) -> Array:
     """(...,): the smallest level whose union region contains the outcome `y` (...,) of every set.
 
+    - `credal`: a credal set
+
     >>> from cbdl import NormalCredalSet
     >>> float(region_level(NormalCredalSet([0.0, 10.0], [1.0, 1.0]), 11.96).round(3))
     0.95

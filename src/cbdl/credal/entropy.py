@@ -235,6 +235,10 @@ def reference_entropy(
 
     "normal" (scale), "student-t" (df, scale), "cauchy" (scale), "uniform" (classes). `scale` is 1 by default.
 
+    - `name`: which distribution
+    - `df`: degrees of freedom
+    - `classes`: how many
+
     >>> round(reference_entropy("normal", scale=2.0), 4), round(reference_entropy("uniform", classes=10), 4)
     (2.1121, 2.3026)
     """

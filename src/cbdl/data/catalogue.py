@@ -20,7 +20,13 @@ class Source:
 
 @dataclass(frozen=True)
 class DataSet:
-    """One data set: what it is, and the files that it is made of."""
+    """One data set: what it is, and the files that it is made of.
+
+    - `name`: by which it is asked for
+    - `about`: what it is
+    - `licence`: what may be done with it
+    - `sources`: its files, where they are and their sums
+    """
 
     name: str
     about: str
@@ -108,7 +114,11 @@ CATALOGUE: dict[str, DataSet] = {
 
 
 def data_set(name: str) -> DataSet:
-    """The data set `name`; a ValueError that lists them."""
+    """The data set `name`; a ValueError that lists them.
+
+    >>> data_set("mnist").name
+    'mnist'
+    """
     if name not in CATALOGUE:
         raise ValueError(f"{name!r} is no data set here; give one of {', '.join(CATALOGUE)}")
     return CATALOGUE[name]

@@ -35,7 +35,10 @@ class FetchError(OSError):
 
 
 def folder(given: str | Path | None = None) -> Path:
-    """Where data sets are: the folder given, the environment's CBDL_DATA, or cbdl/ in the user's cache."""
+    """Where data sets are: the folder given, the environment's CBDL_DATA, or cbdl/ in the user's cache.
+
+    - `given`: a folder that goes before the others
+    """
     if given is not None:
         return Path(given)
     if os.environ.get("CBDL_DATA"):
@@ -56,6 +59,9 @@ def fetch(
     """Every file of the data set in its folder, which is returned; those that are there already stay.
 
     `note` is told what happens; `pause` seconds, twice as many every time, between connections.
+
+    - `one`: the data set, from `data_set(name)`
+    - `where`: the folder of data sets; None: that of `folder()`
     """
     place = folder(where) / one.name
     if is_there(one, where):

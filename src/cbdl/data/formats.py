@@ -37,7 +37,10 @@ def contents(path: Path) -> bytes:
 
 
 def read_idx(path: Path) -> Tensor:
-    """The array of bytes in an IDX file: two zeros, the type (8: bytes), the number of dimensions, these, the data."""
+    """The array of bytes in an IDX file: two zeros, the type (8: bytes), the number of dimensions, these, the data.
+
+    - `path`: of the file
+    """
     content = contents(path)
     if len(content) < 4 or content[:3] != b"\0\0\x08":
         raise DataError(f"{path} is no IDX file of bytes: it begins with {content[:4]!r}")
@@ -52,7 +55,10 @@ def read_idx(path: Path) -> Tensor:
 
 
 def read_cifar(path: Path) -> tuple[Tensor, Tensor]:
-    """Images (n, 3, 32, 32) and labels (n,) of CIFAR-10's binary version: a label byte, then red, green and blue."""
+    """Images (n, 3, 32, 32) and labels (n,) of CIFAR-10's binary version: a label byte, then red, green and blue.
+
+    - `path`: of the file
+    """
     content = contents(path)
     if not content or len(content) % (IMAGE + 1):
         raise DataError(
@@ -66,7 +72,10 @@ def read_cifar(path: Path) -> tuple[Tensor, Tensor]:
 
 
 def read_svhn(path: Path) -> tuple[Tensor, Tensor]:
-    """Images (n, 3, 32, 32) and labels (n,) of SVHN's cropped digits: X (32, 32, 3, n), y (n, 1) with 10 for 0."""
+    """Images (n, 3, 32, 32) and labels (n,) of SVHN's cropped digits: X (32, 32, 3, n), y (n, 1) with 10 for 0.
+
+    - `path`: of the file
+    """
     from scipy.io import loadmat  # slow to import
     from scipy.io.matlab import MatReadError
 

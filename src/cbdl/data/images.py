@@ -19,7 +19,12 @@ LUMINANCE = (0.299, 0.587, 0.114)
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Images:
-    """x (n, channels, height, width) bytes, y (n,) labels from 0 to classes - 1; `note` says what is special here."""
+    """x (n, channels, height, width) bytes, y (n,) labels from 0 to classes - 1; `note` says what is special here.
+
+    - `classes`: how many classes there are
+    - `name`: of the data set
+    - `split`: "train" or "test"
+    """
 
     x: Tensor
     y: Tensor
@@ -70,6 +75,8 @@ class Images:
 
         "pad": a black frame around smaller ones (28 to 32: two pixels on each side), the middle of larger ones; no
         pixel changes. "resize": bilinear, with antialiasing.
+
+        - `how`: "pad" or "resize"
         """
         if int(size) != size or size < 1:
             raise ValueError(f"size is {size}; give a whole number of pixels")
@@ -87,6 +94,9 @@ class Images:
         return replace(self, x=F.pad(self.x, frame))
 
     def like(self, other: Images, how: Literal["pad", "resize"] = "pad") -> Self:
-        """In the colour and size of `other`, for a model that was trained on it."""
+        """In the colour and size of `other`, for a model that was trained on it.
+
+        - `how`: as in `sized`
+        """
         colour = self.grey() if other.x.shape[1] == 1 else self.colour()
         return colour.sized(other.x.shape[-1], how)

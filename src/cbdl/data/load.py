@@ -28,6 +28,9 @@ def load(name: str, split: Split = "train", where: str | Path | None = None) -> 
     `where` is the folder of data sets: by default the environment's CBDL_DATA, or the user's cache, to which
     `cbdl data fetch` downloads.
 
+    - `name`: which data set
+    - `split`: "train" or "test"
+
     >>> load("digits", "test")
     Images(digits, test: 360 of 1 x 8 x 8, 10 classes)
     """

@@ -116,7 +116,13 @@ def fit(
 
 @dataclass(frozen=True)
 class Local:
-    """This process: cohorts one after the other, with all threads that torch may use."""
+    """This process: cohorts one after the other, with all threads that torch may use.
+
+    >>> import cbdl
+    >>> likelihoods = [cbdl.likelihoods.Categorical(cbdl.nets.mlp(2, 2))]
+    >>> cbdl.CBDL([cbdl.priors.Normal(0, 1)], likelihoods, engine=Local()).engine
+    Local()
+    """
 
     def train(
         self,

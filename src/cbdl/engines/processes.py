@@ -45,6 +45,9 @@ START = (
 class Processes:
     """Worker processes on this machine. `workers`: None for one per core. A worker that dies (killed, out of memory)
     is replaced and resumes from its checkpoint, `retries` times for each group of members.
+
+    >>> Processes(workers=2)
+    Processes(workers=2, threads=1, retries=2)
     """
 
     workers: int | None = None

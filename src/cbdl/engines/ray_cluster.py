@@ -47,6 +47,7 @@ class Ray:
     num_gpus: float = 0
     """GPUs that each task reserves; above 0 the task trains on its GPU."""
     retries: int = 2
+    """How often a group is tried again when its worker or node dies."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of `ray.init`, such as runtime_env={"working_dir": "."} for modules that nodes lack."""
 

@@ -92,7 +92,11 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
         return model.conformity(self.calibration)
 
     def calibrate(self, X: Any, y: Any) -> Self:
-        """Set the levels of calibrated regions by these rows, which must not be those of `fit`."""
+        """Set the levels of calibrated regions by these rows, which must not be those of `fit`.
+
+        - `X`: inputs (rows, features)
+        - `y`: their outcomes
+        """
         check_is_fitted(self)
         X, y = validate_data(self, X, y, reset=False, dtype=np.float64, **self._target_checks)
         self.conformity_ = conformity(averaged(self._sets(X)), self._outcomes(y))
@@ -184,7 +188,10 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
         return np.concatenate([answer(self._sets(rows[i : i + ROWS])) for i in range(0, len(rows), ROWS)])
 
     def predict_credal(self, X: Any) -> CredalSet:
-        """The credal set of every row: `.uncertainty()`, `.region(alpha)`, `.decide(rule)`, `.floor`..."""
+        """The credal set of every row: `.uncertainty()`, `.region(alpha)`, `.decide(rule)`, `.floor`...
+
+        - `X`: inputs (rows, ...), as in `fit`
+        """
         return self._sets(self._rows(X))
 
     def _class_names(self) -> list[str] | None:

@@ -96,7 +96,10 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Steps 1 to 3 of Algorithm 1, from X (rows, features) and labels y (rows,) of any kind."""
+        """Steps 1 to 3 of Algorithm 1, from X (rows, features) and labels y (rows,) of any kind.
+
+        - `sample_weight`: (rows,): how often each row counts; None: once
+        """
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
@@ -140,6 +143,8 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
         best one in the worst case (modified Step 6).
 
         Where all members find the same label likeliest, both are that one.
+
+        - `X`: inputs (rows, ...), as in `fit`
         """
         rules = {
             # of labels that are equally good the first: a random one would depend on the other rows
@@ -153,7 +158,10 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
         return labels
 
     def predict_proba(self, X: Any) -> Floats:
-        """(rows, J): the centre of the credal set, the mean of its extremes."""
+        """(rows, J): the centre of the credal set, the mean of its extremes.
+
+        - `X`: inputs (rows, ...), as in `fit`
+        """
         return self._by_parts(X, lambda sets: sets.center())
 
     def predict_set(
@@ -164,6 +172,9 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
         The credal region at the level that training rows needed, each predicted as if it had not been seen; it is
         never empty. With `calibration=None`, or with a `method` ("union", "lower-density" or "minimal"), the plain
         one: labels that the whole credal set covers with probability 1 - alpha. Columns in the order of `classes_`.
+
+        - `X`: inputs (rows, ...), as in `fit`
+        - `alpha`: a share of 1 - alpha of new labels is to be covered
         """
         return self._by_parts(X, lambda sets: self._region(sets, alpha, method, calibration).mask)
 

@@ -39,6 +39,9 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
     All other settings are those of `CredalClassifier`. Learned: `model_`, `conformity_` (the levels behind calibrated
     intervals), `n_features_in_`, `feature_names_in_`.
 
+    - `priors`, `architectures`, `activation`, `method`, `steps`, `plausible`, `calibration`, `samples`,
+      `warm_start`, `random_state`, `engine`, `device`, `verbose`: as in `CredalClassifier`
+
     >>> import numpy as np
     >>> X = np.linspace(-3, 3, 60)[:, None]
     >>> reg = CredalRegressor(steps=300, plausible=0, random_state=0).fit(X, np.sin(X[:, 0]))
@@ -94,7 +97,10 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
         return tags
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Steps 1 to 3 of Algorithm 1, from X (rows, features) and numbers y (rows,) or (rows, outputs)."""
+        """Steps 1 to 3 of Algorithm 1, from X (rows, features) and numbers y (rows,) or (rows, outputs).
+
+        - `sample_weight`: (rows,): how often each row counts; None: once
+        """
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         self._noises()
         weights = sample_weights(sample_weight, len(X))
@@ -143,7 +149,10 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
         return self.model_.predict(rows, self.samples, predictive=self.predictive)
 
     def predict(self, X: Any) -> Floats:
-        """(rows,) or (rows, outputs): the mean of the centre of the credal set."""
+        """(rows,) or (rows, outputs): the mean of the centre of the credal set.
+
+        - `X`: inputs (rows, ...), as in `fit`
+        """
         return self._like_targets(self._by_parts(X, lambda sets: np.asarray(sets.mean()).mean(1)))
 
     @overload
@@ -182,6 +191,9 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
         lies in it with probability at least 1 - alpha; of several outputs, all of them at once. `method`: "union"
         (default for one output), "lower-density" or "minimal"; for several outputs also "box" (the default there). With
         `return_region`, the region itself: between its ends it may have holes.
+
+        - `X`: inputs (rows, ...), as in `fit`
+        - `alpha`: a share of 1 - alpha of new outcomes is to be covered
         """
         check_is_fitted(self)
         plain = "box" if math.prod(self._shape) > 1 else "union"

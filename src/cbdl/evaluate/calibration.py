@@ -18,6 +18,9 @@ class Reliability:
     """By bins of confidence: their edges (bins + 1,), rows (bins,), mean confidence and accuracy (bins,), nan if empty.
 
     ece: sum over bins of their share of rows times how far accuracy and confidence are apart
+
+    - `edges`: of the bins
+    - `confidence`: mean of each bin
     """
 
     edges: Floats
@@ -31,6 +34,12 @@ def reliability(
     prediction: Predicted, y: ArrayLike, bins: int = 15, *, draws: int = 1000, seed: int = 0
 ) -> Reliability:
     """Confidence (the largest probability of the point prediction) against accuracy, in bins of equal width.
+
+    - `prediction`: a credal set, probabilities (n, J) or (n, m, J), or the path of a saved file
+    - `y`: labels (n,)
+    - `bins`: how many, of equal width
+    - `draws`: bootstrap samples behind the intervals; 0 for none
+    - `seed`: of the random numbers; the same seed gives the same answer
 
     >>> round(reliability(np.array([[0.9, 0.1], [0.7, 0.3]]), [0, 1], bins=5, draws=0).ece.value, 6)
     0.4
@@ -57,13 +66,27 @@ def reliability(
 
 
 def brier(p: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
-    """(n,): sum over classes of (p_k - [y = k])^2, for probabilities (n, J) and labels (n,)."""
+    """(n,): sum over classes of (p_k - [y = k])^2, for probabilities (n, J) and labels (n,).
+
+    - `p`: probabilities (n, J)
+    - `y`: labels (n,)
+
+    >>> brier([[0.7, 0.3], [0.5, 0.5]], [0, 1]).round(2)
+    array([0.18, 0.5 ])
+    """
     probs = np.asarray(p, dtype=np.float64)
     return np.asarray(np.square(probs - np.eye(probs.shape[-1])[class_labels(y, *probs.shape)]).sum(-1))
 
 
 def log_loss(p: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
-    """(n,): -log p(y), for probabilities (n, J) and labels (n,); infinite where what happened was impossible."""
+    """(n,): -log p(y), for probabilities (n, J) and labels (n,); infinite where what happened was impossible.
+
+    - `p`: probabilities (n, J)
+    - `y`: labels (n,)
+
+    >>> log_loss([[0.7, 0.3], [0.5, 0.5]], [0, 1]).round(2)
+    array([0.36, 0.69])
+    """
     probs = np.asarray(p, dtype=np.float64)
     own = np.take_along_axis(probs, class_labels(y, *probs.shape)[:, None], -1)[:, 0]
     with np.errstate(divide="ignore"):

@@ -24,6 +24,9 @@ class Detection:
     auroc: P(foreign row has the higher uncertainty), ties by half
     aupr:  average precision, foreign rows being the positives
     fpr95: share of foreign rows that are taken for own where 95 % of the own rows are
+
+    - `measure`: which uncertainty
+    - `foreign`: which data set
     """
 
     measure: str
@@ -42,6 +45,11 @@ def detection(
     seed: int = 0,
 ) -> list[Detection]:
     """All uncertainties (or those named in `measures`) against one foreign data set or several by name.
+
+    - `own`: predictions of rows like those of training
+    - `foreign`: predictions of other rows, or several of them by name
+    - `draws`: bootstrap samples behind the intervals; 0 for none
+    - `seed`: of the random numbers; the same seed gives the same answer
 
     >>> own, foreign = np.array([[0.9, 0.1], [0.8, 0.2]]), np.array([[0.6, 0.4], [0.85, 0.15]])
     >>> [one] = detection(own, foreign, ["total"], draws=0)

@@ -22,7 +22,12 @@ MEMORY = 1 << 25
 
 @dataclass(frozen=True)
 class Estimate:
-    """A score and the ends of its bootstrap interval; without a bootstrap the ends are nan."""
+    """A score and the ends of its bootstrap interval; without a bootstrap the ends are nan.
+
+    - `value`: on all rows
+    - `low`: lower end
+    - `high`: upper end
+    """
 
     value: float
     low: float
@@ -42,6 +47,10 @@ def estimate(
 
     `sizes`: the number of rows, or the numbers of rows of several samples one after the other, each of which is
     resampled by itself. `draws=0`: no interval.
+
+    - `statistic`: from weights of rows (samples, n) to scores (samples,)
+    - `level`: of the interval
+    - `seed`: of the random numbers; the same seed gives the same answer
 
     >>> scores = np.array([0.0, 1.0, 1.0, 0.0])
     >>> estimate(mean(scores), 4, draws=200)

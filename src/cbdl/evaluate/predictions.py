@@ -40,7 +40,11 @@ KINDS: dict[str, tuple[type[CredalSet], tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class Saved:
-    """What a file holds: the predictions, and the outcomes if they were saved too."""
+    """What a file holds: the predictions, and the outcomes if they were saved too.
+
+    - `prediction`: a credal set
+    - `y`: outcomes (n,), or None
+    """
 
     prediction: CredalSet
     y: npt.NDArray[Any] | None
@@ -62,7 +66,18 @@ def prediction_of(given: Predicted) -> CredalSet:
 
 
 def save(path: str | Path, prediction: Predicted, y: ArrayLike | None = None) -> None:
-    """Predictions, and outcomes if given, as an .npz file that appears whole or not at all."""
+    """Predictions, and outcomes if given, as an .npz file that appears whole or not at all.
+
+    - `path`: of the file
+    - `prediction`: a credal set, probabilities (n, J) or (n, m, J), or the path of a saved file
+    - `y`: outcomes (n,), or None
+
+    >>> import tempfile
+    >>> path = tempfile.mkdtemp() + "/answers.npz"
+    >>> save(path, np.array([[0.7, 0.3], [0.5, 0.5]]), [0, 1])
+    >>> load(path).y.tolist()
+    [0, 1]
+    """
     credal = prediction_of(prediction)
     names = [name for name, (kind, _) in KINDS.items() if type(credal) is kind]
     if not names:
@@ -76,7 +91,10 @@ def save(path: str | Path, prediction: Predicted, y: ArrayLike | None = None) ->
 
 
 def load(path: str | Path) -> Saved:
-    """What `save` wrote; also any .npz with `probs`, `lower` and `upper`, or `loc` and `scale`."""
+    """What `save` wrote; also any .npz with `probs`, `lower` and `upper`, or `loc` and `scale`.
+
+    - `path`: of the file
+    """
     path = Path(path)
     try:
         with np.load(path, allow_pickle=False) as stored:

@@ -24,6 +24,9 @@ def crps(credal: CredalSet, y: ArrayLike) -> Floats:
         sum_i w_i A(y - m_i, s_i^2) - 1/2 sum_ij w_i w_j A(m_i - m_j, s_i^2 + s_j^2),
         A(d, v) = E|d + sqrt(v) Z| = 2 sqrt(v) phi(d / sqrt(v)) + d (2 Phi(d / sqrt(v)) - 1).
 
+    - `credal`: a batch (n,) on the line
+    - `y`: outcomes (n,)
+
     >>> import cbdl
     >>> crps(cbdl.NormalCredalSet([[0.0]], [[1.0]]), [0.0]).round(4)
     array([0.2337])
@@ -56,6 +59,10 @@ def squared_error(credal: CredalSet, y: ArrayLike) -> Floats:
 
 def interval_score(lower: npt.ArrayLike, upper: npt.ArrayLike, y: npt.ArrayLike, alpha: float) -> Floats:
     """(n,): width + 2 / alpha times how far y is outside: proper for the interval of the alpha / 2 quantiles.
+
+    - `lower`, `upper`: ends (n,)
+    - `y`: outcomes (n,)
+    - `alpha`: the intervals are to cover 1 - alpha
 
     >>> interval_score([0.0, 0.0], [1.0, 1.0], [0.5, 1.5], alpha=0.5)
     array([1., 3.])

@@ -16,14 +16,20 @@ from cbdl.evaluate.estimate import Estimate, Floats, Statistic, Tied, estimate
 
 @dataclass(frozen=True)
 class Rejection:
-    """The curve: accuracy (n,) of what is kept when a share `rejected` (n,) of the rows is not; and its area."""
+    """The curve: accuracy (n,) of what is kept when a share `rejected` (n,) of the rows is not; and its area.
+
+    - `area`: under the curve, with its interval
+    """
 
     rejected: Floats
     accuracy: Floats
     area: Estimate
 
     def at(self, share: float) -> float:
-        """The accuracy when at least this share of the rows is rejected, and not more than needed."""
+        """The accuracy when at least this share of the rows is rejected, and not more than needed.
+
+        - `share`: of the rows, from 0 to below 1
+        """
         if not 0 <= share < 1:
             raise ValueError(f"share is {share}; reject at least none and not all of the rows")
         place = int(np.searchsorted(self.rejected, share - 1e-12))
@@ -41,6 +47,9 @@ def rejection(
 
     Rows of equal uncertainty are rejected together: each of them counts as the mean of all. `correct` may also be any
     other score per row.
+
+    - `draws`: bootstrap samples behind the intervals; 0 for none
+    - `seed`: of the random numbers; the same seed gives the same answer
 
     >>> curve = rejection([1, 1, 0, 1, 0], [0.1, 0.2, 0.9, 0.4, 0.8], draws=0)
     >>> curve.accuracy

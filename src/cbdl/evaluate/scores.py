@@ -39,6 +39,13 @@ def scores(
     root mean squared error, log loss and CRPS of the averaged predictive; coverage, width and interval score of the
     region (its hull, for the interval score).
 
+    - `prediction`: a credal set, probabilities (n, J) or (n, m, J), or the path of a saved file
+    - `y`: outcomes, one for each row
+    - `alpha`: 1 - alpha is the probability to cover, between 0 and 1
+    - `method`: of the region: "minimal", "union" or "lower-density"
+    - `draws`: bootstrap samples behind the intervals; 0 for none
+    - `seed`: of the random numbers; the same seed gives the same answer
+
     >>> table = scores(np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]), [0, 1, 1], draws=0)
     >>> {name: round(table[name].value, 3) for name in ("accuracy", "brier", "size")}
     {'accuracy': 0.667, 'brier': 0.273, 'size': 2.0}
@@ -98,6 +105,9 @@ class LabelCoverage:
     """How often the set holds the true distribution of labels, and 1 - the mean width of its intervals.
 
     Either is easy alone: the whole simplex covers everything, one point is as efficient as can be.
+
+    - `coverage`: the share of rows whose distribution the set holds
+    - `efficiency`: 1 - the mean width of the intervals
     """
 
     coverage: Estimate
@@ -108,6 +118,10 @@ def label_coverage(
     prediction: Predicted, distributions: ArrayLike, *, draws: int = 1000, seed: int = 0
 ) -> LabelCoverage:
     """Coverage of label distributions (n, J), such as those of several annotators, against efficiency.
+
+    - `prediction`: a credal set, probabilities (n, J) or (n, m, J), or the path of a saved file
+    - `draws`: bootstrap samples behind the intervals; 0 for none
+    - `seed`: of the random numbers; the same seed gives the same answer
 
     >>> found = label_coverage(np.array([[[0.9, 0.1], [0.5, 0.5]]] * 2), [[0.7, 0.3], [0.2, 0.8]], draws=0)
     >>> found.coverage.value, round(found.efficiency.value, 6)

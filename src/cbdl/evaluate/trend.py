@@ -13,6 +13,11 @@ def trend(
 ) -> Estimate:
     """Spearman's rank correlation of severity and uncertainty over rows (n,): 1 if it always grows, 0 without a trend.
 
+    - `severity`: of the shift of each row (n,)
+    - `uncertainty`: of each row (n,)
+    - `draws`: bootstrap samples behind the intervals; 0 for none
+    - `seed`: of the random numbers; the same seed gives the same answer
+
     >>> trend([0, 1, 2, 3], [0.1, 0.3, 0.2, 0.9], draws=0).value
     0.8
     """

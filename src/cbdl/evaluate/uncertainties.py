@@ -54,6 +54,13 @@ def uncertainties(credal: CredalSet, measures: Sequence[str] | None = None) -> d
     "information" (mutual information).
 
     `measures` picks some of them by name.
+
+    - `credal`: a credal set
+
+    >>> from cbdl import CategoricalCredalSet
+    >>> found = uncertainties(CategoricalCredalSet([[[0.9, 0.1], [0.1, 0.9]]]), ["epistemic", "width"])
+    >>> {name: values.round(2).tolist() for name, values in found.items()}
+    {'epistemic': [0.37], 'width': [0.8]}
     """
     classes = isinstance(credal, CategoricalCredalSet | IntervalCredalSet)
     known: dict[str, Callable[[CredalSet], Floats]] = dict(BOXES) if classes else {}

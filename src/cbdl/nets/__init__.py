@@ -31,7 +31,11 @@ _BUILDERS: dict[str, Callable[..., nn.Module]] = {
 
 @dataclass(frozen=True)
 class Net:
-    """A network by name and settings; calling it builds a new one."""
+    """A network by name and settings; calling it builds a new one.
+
+    - `name`: which architecture
+    - `settings`: its arguments, as sorted pairs
+    """
 
     name: str
     settings: tuple[tuple[str, Any], ...]
@@ -64,28 +68,54 @@ def mlp(
 
     With `quantiles` of some columns (`cbdl.nets.scores`), in the units that the network is given, their Normal scores
     are further inputs; `cbdl.recipe.quantiles` finds them.
+
+    - `inputs`: numbers that the network takes
+    - `outputs`: numbers that the network puts out
+    - `hidden`: widths of the hidden layers
+    - `activation`: "relu", "tanh", "gelu" or "silu"
     """
     settings = {"inputs": inputs, "outputs": outputs, "hidden": hidden, "activation": activation}
     return Net.of("mlp", settings if quantiles is None else {**settings, "quantiles": quantiles})
 
 
 def lenet(outputs: int = 10, channels: int = 1, side: int = 28) -> Net:
-    """LeNet-5 with ReLU and max pooling: (rows, channels, side, side) -> (rows, outputs)."""
+    """LeNet-5 with ReLU and max pooling: (rows, channels, side, side) -> (rows, outputs).
+
+    - `outputs`: numbers that the network puts out
+    - `channels`: of an image: 1 for grey, 3 for colour
+    - `side`: height and width of the images
+    """
     return Net.of("lenet", {"outputs": outputs, "channels": channels, "side": side})
 
 
 def resnet8(outputs: int = 10, channels: int = 3, width: int = 16) -> Net:
-    """Residual network of 8 layers for small images: (rows, channels, side, side) -> (rows, outputs)."""
+    """Residual network of 8 layers for small images: (rows, channels, side, side) -> (rows, outputs).
+
+    - `outputs`: numbers that the network puts out
+    - `channels`: of an image: 1 for grey, 3 for colour
+    - `width`: channels of the first stage
+    """
     return Net.of("resnet", {"depth": 8, "outputs": outputs, "channels": channels, "width": width})
 
 
 def resnet20(outputs: int = 10, channels: int = 3, width: int = 16) -> Net:
-    """Residual network of 20 layers for small images (He et al., 2016)."""
+    """Residual network of 20 layers for small images (He et al., 2016).
+
+    - `outputs`: numbers that the network puts out
+    - `channels`: of an image: 1 for grey, 3 for colour
+    - `width`: channels of the first stage
+    """
     return Net.of("resnet", {"depth": 20, "outputs": outputs, "channels": channels, "width": width})
 
 
 def lstm(inputs: int, outputs: int, hidden: int = 64, layers: int = 1) -> Net:
-    """LSTM read at its last step: (rows, time, inputs) -> (rows, outputs)."""
+    """LSTM read at its last step: (rows, time, inputs) -> (rows, outputs).
+
+    - `inputs`: numbers that the network takes
+    - `outputs`: numbers that the network puts out
+    - `hidden`: units of a layer
+    - `layers`: one upon the other
+    """
     return Net.of("lstm", {"inputs": inputs, "outputs": outputs, "hidden": hidden, "layers": layers})
 
 

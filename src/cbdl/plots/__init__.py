@@ -51,7 +51,10 @@ def available() -> bool:
 
 
 def save(draw: Callable[[Any], None], path: str | Path) -> None:
-    """A PNG of what `draw` puts on a Figure; needs no display and leaves pyplot's state alone."""
+    """A PNG of what `draw` puts on a Figure; needs no display and leaves pyplot's state alone.
+
+    - `path`: of the file
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(layout="constrained")

@@ -39,6 +39,10 @@ def simplex(credal: CredalSet, ax: Axes | None = None, *, labels: Sequence[Any] 
 
     One set or a batch (n,) of at most six. A corner is certainty of its class, the lines in between are at a quarter,
     a half and three quarters of it.
+
+    - `credal`: one set or a batch, over three classes
+    - `ax`: the Axes to draw on; None makes new ones
+    - `labels`: names of the classes; None: those of the set, or numbers
     """
     sets = over_classes(credal)
     if sets.num_classes != 3:
@@ -110,6 +114,10 @@ def spider(credal: CredalSet, ax: Axes | None = None, *, labels: Sequence[Any] |
     """Lower and upper probability of every class on a ray of its own; between them lies the whole set.
 
     One set over three classes or more. The outer ring is the largest upper probability, rounded up to a tenth.
+
+    - `credal`: one set over classes
+    - `ax`: the Axes to draw on; None makes new ones
+    - `labels`: names of the classes; None: those of the set, or numbers
     """
     sets = over_classes(credal)
     one_set(sets)
@@ -156,6 +164,10 @@ def intervals(
     """[lower, upper] probability of every class as a bar, the extremes as dots; for any number of classes.
 
     With `alpha` the bars of classes outside the minimal region of 1 - alpha are hollow; `truth` is marked by an arrow.
+
+    - `credal`: one set over classes
+    - `ax`: the Axes to draw on; None makes new ones
+    - `labels`: names of the classes; None: those of the set, or numbers
     """
     sets = over_classes(credal)
     one_set(sets)

@@ -10,7 +10,12 @@ from cbdl.data.images import Images
 
 
 def contact_sheet(figure: Any, images: Images, names: Sequence[str] | None = None, seed: int = 0) -> None:
-    """A row per corruption, on the first of `images`: clean, then severities 1 to 5. For `cbdl.plots.save`."""
+    """A row per corruption, on the first of `images`: clean, then severities 1 to 5. For `cbdl.plots.save`.
+
+    - `figure`: the matplotlib Figure to draw on
+    - `names`: of corruptions; None: all
+    - `seed`: of the random numbers; the same seed gives the same answer
+    """
     one = images[:1]
     chosen = (
         [n for n in CORRUPTIONS if n != "saturate" or one.x.shape[1] == 3] if names is None else list(names)

@@ -18,6 +18,10 @@ def coverage_width(
 
     table: names to rows with "coverage" and "width" or "size"; also a list of rows, what a `Calibration` compares, or a
     data frame. The dotted line is the coverage that was asked for, 1 - alpha.
+
+    - `ax`: the Axes to draw on; None makes new ones
+    - `alpha`: 1 - alpha was asked for; None: no line
+    - `log`: whether widths are on a logarithmic axis
     """
     rows = rows_of(table)
     size = column(rows, "width", "size", "measure")
@@ -36,6 +40,8 @@ def coverage_efficiency(table: Any, ax: Axes | None = None) -> Axes:
     """Coverage of distributions of labels upwards, efficiency (1 - mean width) across: upper right is best.
 
     table: names to `cbdl.evaluate.label_coverage`, or to rows with "coverage" and "efficiency".
+
+    - `ax`: the Axes to draw on; None makes new ones
     """
     rows = rows_of(table)
     column(rows, "coverage")

@@ -46,6 +46,11 @@ def band(
     x: (n,) the input of each set, ascending; credal: a batch (n,) on the line. Lines are the members' means; the band
     is the union region, dashes enclose the minimal one. The shade behind is the epistemic uncertainty: none at the
     least, full at the most. `data`: (x, y) of training rows, drawn as dots.
+
+    - `ax`: the Axes to draw on; None makes new ones
+    - `alpha`: the regions cover 1 - alpha
+    - `minimal`: whether the minimal region is drawn
+    - `shade`: whether ignorance is shaded
     """
     sets = on_the_line(credal)
     one_batch(sets)
@@ -122,7 +127,11 @@ def _stretches(count: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
 
 
 def pbox(credal: CredalSet, ax: Axes | None = None) -> Axes:
-    """Lower and upper distribution function; every distribution of the set lies between them. Thin: the extremes."""
+    """Lower and upper distribution function; every distribution of the set lies between them. Thin: the extremes.
+
+    - `credal`: one set on the line
+    - `ax`: the Axes to draw on; None makes new ones
+    """
     sets = on_the_line(credal)
     one_set(sets)
     ax = axes_for(ax)
@@ -147,6 +156,10 @@ def density(
     """The densities of the extremes with the space between their envelopes, and the regions of 1 - alpha as bars below.
 
     `methods`: which regions, in order.
+
+    - `credal`: one set on the line
+    - `ax`: the Axes to draw on; None makes new ones
+    - `alpha`: the regions cover 1 - alpha
     """
     sets = on_the_line(credal)
     one_set(sets)

@@ -98,7 +98,8 @@ def on_the_line(credal: CredalSet) -> Line:
 
 
 def names_of(credal: Classes, labels: Sequence[Any] | None) -> list[str]:
-    """One name per class: those that are given, or the numbers 0, ..., J - 1."""
+    """One name per class: those that are given, those that the set knows, or the numbers 0, ..., J - 1."""
+    labels = credal.labels if labels is None else labels
     if labels is None:
         return [str(j) for j in range(credal.num_classes)]
     if len(labels) != credal.num_classes:

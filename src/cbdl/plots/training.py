@@ -22,7 +22,11 @@ MANY = 8
 
 
 def losses(model: CBDL, ax: Axes | None = None) -> Axes:
-    """The loss of every member by epoch, of a model that was just trained; a saved one does not hold its losses."""
+    """The loss of every member by epoch, of a model that was just trained; a saved one does not hold its losses.
+
+    - `model`: a trained `cbdl.CBDL`
+    - `ax`: the Axes to draw on; None makes new ones
+    """
     curves = model.learned.losses()
     ax = axes_for(ax, (5.6, 3.6))
     for look, (member, loss) in zip(looks(), curves.items(), strict=False):
@@ -40,6 +44,9 @@ def traces(
 
     x: one input, (features,) or (1, features); `members`: places of the members to show, None: all. For classes the
     probability of class `output`; for numbers the expected outcome. A colour per member, a stroke per chain.
+
+    - `model`: a trained `cbdl.CBDL`
+    - `ax`: the Axes to draw on; None makes new ones
     """
     drawn = mixing.traces(model.learned, _one_input(model, x))
     names = list(drawn)
@@ -73,6 +80,8 @@ def rhat(diagnostics: Diagnostics, ax: Axes | None = None) -> Axes:
     """R-hat of the predictions of every member, 1 if its chains agree; the dotted line is where advice begins.
 
     diagnostics: those of a model whose method has chains (`MCLMC`).
+
+    - `ax`: the Axes to draw on; None makes new ones
     """
     rows = [row for row in diagnostics.rows if row.rhat == row.rhat]
     if not rows:

@@ -32,6 +32,9 @@ def aleatoric_epistemic(
 
     With `floor` a dotted line marks the mean of the Monte Carlo floor where it is known: dots below it could be noise
     of the draws alone.
+
+    - `credal`: a batch of sets, or several by name
+    - `ax`: the Axes to draw on; None makes new ones
     """
     kinds = {"": credal} if isinstance(credal, CredalSet) else dict(credal)
     ax = axes_for(ax)
@@ -61,6 +64,9 @@ def rejection(curves: Rejection | Mapping[str, Rejection], ax: Axes | None = Non
     """Accuracy of what is kept when the most uncertain rows are not (`cbdl.evaluate.rejection`), one curve per name.
 
     The legend has the area under each curve; the dotted line is the accuracy on all rows.
+
+    - `curves`: one, or several by name
+    - `ax`: the Axes to draw on; None makes new ones
     """
     known = by_name(curves, Rejection)
     ax = axes_for(ax)
@@ -86,6 +92,9 @@ def histogram(
 
     Predictions, whose `measure` is taken (`cbdl.evaluate.uncertainties`), or one number per row. The dotted line is
     what 95 % of the own rows stay below.
+
+    - `ax`: the Axes to draw on; None makes new ones
+    - `bins`: how many
     """
     kinds = {"own": _scores(own, measure)} | {
         name: _scores(sets, measure) for name, sets in _foreign(foreign).items()
@@ -113,7 +122,13 @@ def roc(
     measures: Sequence[str] = ("epistemic", "aleatoric", "total"),
 ) -> Axes:
     """Foreign rows that are found against own rows that are called foreign, as the limit falls; a curve per measure
-    and foreign data set. The legend has the areas."""
+    and foreign data set. The legend has the areas.
+
+    - `own`: predictions of rows like those of training, or one number for each
+    - `foreign`: those of other rows, or several by name
+    - `ax`: the Axes to draw on; None makes new ones
+    - `measures`: which uncertainties
+    """
     ax = axes_for(ax, (4.6, 4.2))
     ax.plot([0, 1], [0, 1], color="0.4", lw=0.8, ls=":")
     sets = _foreign(foreign)
@@ -161,6 +176,9 @@ def reliability(results: Reliability | Mapping[str, Reliability], ax: Axes | Non
     """Accuracy against confidence in bins (`cbdl.evaluate.reliability`); on the diagonal a model is as good as it says.
 
     The area of a mark is the share of rows in its bin; the legend has the expected calibration error.
+
+    - `results`: one, or several by name
+    - `ax`: the Axes to draw on; None makes new ones
     """
     known = by_name(results, Reliability)
     ax = axes_for(ax, (4.4, 4.2))
@@ -185,6 +203,9 @@ def severity(
     """How numbers of rows move with the severity of a shift: their mean as a line, their middle half as a band.
 
     values: by name of the measure, the rows' numbers (n,) at every severity.
+
+    - `ax`: the Axes to draw on; None makes new ones
+    - `ylabel`: what the numbers are
     """
     ax = axes_for(ax)
     every: set[float] = set()

@@ -14,14 +14,17 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
 from starlette.exceptions import HTTPException
 
+from cbdl.model import CBDL
 from cbdl.serve import pages, schema
 from cbdl.serve.answers import Answer, answer, finished
 from cbdl.serve.batches import Batches
 from cbdl.serve.described import described
 from cbdl.serve.guard import Guard
+from cbdl.serve.images import encoded_images, of_images, picture_of
 from cbdl.serve.limits import Limits
 from cbdl.serve.measures import Measures
 from cbdl.serve.problems import Problem, reply
+from cbdl.serve.questions import question
 from cbdl.serve.rows import encoded, unknown
 from cbdl.tables.answers import Options, Trained
 from cbdl.tables.encoding import Encoded
@@ -31,7 +34,7 @@ much of the uncertainty is noise (aleatoric) and how much ignorance (epistemic).
 REFUSALS = {
     401: "The token is missing or wrong.",
     413: "The body is too large, or has too many rows.",
-    415: "The body is not said to be JSON.",
+    415: "The body is not said to be JSON, or a form with images.",
     422: "The question cannot be answered as it is asked.",
     429: "Too many rows wait already.",
     503: "The answer took too long, or the service is stopping.",
@@ -49,12 +52,15 @@ class Service:
 
     async def predict(self, request: Request) -> list[Answer]:
         """The answers to a request; a `Problem` where there are none."""
-        body = await _body(request, self.limits)
-        asked = schema.question(body, self.limits)
-        options = Options(
-            asked.alpha, None if asked.method == "calibrated" else asked.method, asked.draws, floor=True
-        )
-        rows = encoded(self.trained, asked.rows, options)
+        asked, files = await question(request, self.limits)
+        method = None if asked.method == "calibrated" else asked.method
+        options = Options(asked.alpha, method, asked.draws, floor=True)
+        if asked.rows is None:
+            rows = await asyncio.to_thread(encoded_images, self.trained, files)
+        elif not self.trained.columns:
+            raise Problem(422, "rows: this model was trained on pictures; send images")
+        else:
+            rows = encoded(self.trained, asked.rows, options)
         answers = finished(await self.batches.answer(rows, options), asked.phi, unknown(self.trained, rows))
         self.measures.answers([a["epistemic"] for a in answers], sum(bool(a["abstain"]) for a in answers))
         return answers
@@ -75,40 +81,27 @@ class Service:
     def warm(self) -> None:
         """Answer once, so that the first request does not wait for what happens only once."""
         columns = self.trained.columns
-        X = np.concatenate(
-            [c.could_be[:1] if len(c.could_be) else np.zeros((1, c.width)) for c in columns], 1
-        )
+        if columns:
+            first = [c.could_be[:1] if len(c.could_be) else np.zeros((1, c.width)) for c in columns]
+            X = np.concatenate(first, 1)
+        else:
+            X = np.zeros((1, *self.trained.model.learned.row), dtype=np.float32)
         known = np.zeros((1, len(columns)), dtype=bool)
         answer(self.trained, Encoded(X, known, known), Options(floor=True))
 
 
-async def _body(request: Request, limits: Limits) -> bytes:
-    """The body, read no further than the limit."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise Problem(415, f"the content type is {kind or 'missing'}; send JSON, as application/json")
-    large = Problem(413, f"the body is larger than {limits.body} bytes; send fewer rows in a request")
-    said = request.headers.get("content-length", "")
-    if said.isdecimal() and int(said) > limits.body:
-        raise large
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > limits.body:
-            raise large
-        parts.append(part)
-    return b"".join(parts)
-
-
-def application(trained: Trained, limits: Limits | None = None, token: str | None = None) -> FastAPI:
+def application(trained: Trained | CBDL, limits: Limits | None = None, token: str | None = None) -> FastAPI:
     """The ASGI application of a model: any ASGI server can run it.
 
-    trained: what `cbdl.tables.answers.Trained.load` reads
-    token:   if given, whoever asks must send it (`Authorization: Bearer TOKEN`)
+    - `trained`: what `cbdl.tables.answers.Trained.load` reads, or a `CBDL` of pictures (rows, channels, height, width)
+      between 0 and 1
+    - `limits`: what a request may ask for; None: the defaults of `Limits`
+    - `token`: if given, whoever asks must send it (`Authorization: Bearer TOKEN`)
     """
+    asked = of_images(trained) if isinstance(trained, CBDL) else trained
     own, measures = limits or Limits(), Measures()
-    batches = Batches(lambda rows, options: answer(trained, rows, options), own, measures.batch)
-    service = Service(trained, own, measures, batches)
+    batches = Batches(lambda rows, options: answer(asked, rows, options), own, measures.batch)
+    service = Service(asked, own, measures, batches)
     measures.watch(lambda: batches.waiting)
 
     @asynccontextmanager
@@ -160,18 +153,23 @@ def _ask(app: FastAPI, service: Service, closed: bool) -> None:
     kind = schema.ClassAnswers if service.trained.classifies else schema.NumberAnswers
     secured: dict[str, Any] = {"security": [{"bearer": []}]} if closed else {}
     doors = (401,) if closed else ()
+    wanted = picture_of(service.trained)
+    example = None if wanted is None else wanted.example()
 
     @app.post(
         "/v1/predict",
         response_model=kind,
         responses=_refusals(*doors, 413, 415, 422, 429, 503),
-        openapi_extra={"requestBody": schema.request_body(service.trained, service.limits), **secured},
+        openapi_extra={
+            "requestBody": schema.request_body(service.trained, service.limits, example),
+            **secured,
+        },
     )
     async def predict(request: Request) -> Response:
-        """Answer for rows: decision, region, lower and upper probability or interval, and the uncertainties."""
+        """Answer for rows, or images: decision, region, lower and upper probability or interval, uncertainties."""
         return reply({"answers": await service.in_time(request)})
 
-    about = described(service.trained, service.limits)
+    about = described(service.trained, service.limits, wanted)
 
     @app.get("/v1/model", response_model=schema.Described, responses=_refusals(*doors), openapi_extra=secured)
     async def model() -> Response:

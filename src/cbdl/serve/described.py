@@ -6,13 +6,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cbdl import recipe
 from cbdl.serve.limits import Limits
 from cbdl.serve.schema import typical
 from cbdl.tables.answers import Trained
 from cbdl.tables.encoding import Column
+
+if TYPE_CHECKING:
+    from cbdl.serve.images import Picture
 
 SIDE, INK = 8, 16.0
 """Pixels of a side of scikit-learn's digits, and the value of a black one."""
@@ -21,14 +24,14 @@ LEAST = 48
 """Columns that a picture has at least: pixels that are always white are left out of a model."""
 
 
-def described(trained: Trained, limits: Limits) -> dict[str, Any]:
-    """The answer of /v1/model."""
+def described(trained: Trained, limits: Limits, wanted: Picture | None) -> dict[str, Any]:
+    """The answer of /v1/model; `wanted` are the pictures that the model takes."""
     return {
         "task": trained.target.task,
         "target": trained.target.name,
         "classes": list(trained.target.classes),
         "columns": [_column(c) for c in trained.columns],
-        "image": picture(trained.columns) if trained.classifies else None,
+        "image": None if wanted is None else {**asdict(wanted), **(picture(trained.columns) or {})},
         "members": [str(m) for m in trained.model.learned.members],
         "calibrated": bool(trained.conformity),
         "limits": asdict(limits),

@@ -16,6 +16,9 @@ class Limits:
     waiting: rows of all requests that wait for their turn
     gather:  seconds for which a request waits for others that are answered together with it
     batch:   rows that are answered together
+
+    >>> Limits(rows=10).rows
+    10
     """
 
     body: int = 4 << 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -26,9 +27,12 @@ class Question(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
     rows: Annotated[
-        list[dict[str, Cell]],
+        list[dict[str, Cell]] | None,
         Field(min_length=1, description="Each an object by column; null for what is not known."),
-    ]
+    ] = None
+    images: Annotated[
+        list[str] | None, Field(min_length=1, description="Each a PNG or JPEG file in base64.")
+    ] = None
     alpha: Annotated[
         float, Field(gt=0, lt=1, description="The region covers with probability 1 - alpha.")
     ] = 0.05
@@ -123,10 +127,18 @@ def question(body: bytes, limits: Limits) -> Question:
         asked = Question.model_validate_json(body)
     except ValidationError as error:
         raise Problem(422, _words(error)) from None
-    if len(asked.rows) > limits.rows:
+    return checked(asked, limits)
+
+
+def checked(asked: Question, limits: Limits) -> Question:
+    """The question, if it is one of rows or of images and within the limits."""
+    if (asked.rows is None) == (asked.images is None):
+        raise Problem(422, "give rows, or images for a model of pictures: one of them")
+    name, many = ("rows", asked.rows) if asked.rows is not None else ("images", asked.images)
+    if many is not None and len(many) > limits.rows:
         raise Problem(
             413,
-            f"rows has {len(asked.rows)} rows; send at most {limits.rows} in a request, and the rest in others",
+            f"{name} has {len(many)} {name}; send at most {limits.rows} in a request, and the rest in others",
         )
     if asked.draws > limits.draws:
         raise Problem(422, f"draws is {asked.draws}; ask for at most {limits.draws}")
@@ -150,20 +162,46 @@ def _words(error: ValidationError) -> str:
 # --- OpenAPI --------------------------------------------------------------------------------------------------
 
 
-def request_body(trained: Trained, limits: Limits) -> dict[str, Any]:
-    """The body of a question to this model, with its columns, for OpenAPI."""
+def request_body(trained: Trained, limits: Limits, picture: str | None = None) -> dict[str, Any]:
+    """The body of a question to this model, with its columns or an example of its pictures, for OpenAPI."""
     whole = Question.model_json_schema()
     properties = whole["properties"]
-    names = [c.name for c in trained.columns]
-    properties["rows"]["maxItems"] = limits.rows
-    properties["rows"]["items"] = {
-        "type": "object",
-        "required": names,
-        "properties": {c.name: _cell(c) for c in trained.columns},
-    }
     properties["draws"]["maximum"] = limits.draws
-    example = {"rows": [{c.name: typical(c) for c in trained.columns}], "alpha": 0.05}
-    return {"required": True, "content": {"application/json": {"schema": whole, "example": example}}}
+    shown: dict[str, Any] = {"alpha": 0.05}
+    if trained.columns:
+        properties["rows"] |= {"type": "array", "maxItems": limits.rows, "items": _row(trained.columns)}
+        shown["rows"] = [{c.name: typical(c) for c in trained.columns}]
+    else:
+        del properties["rows"]
+        shown["images"] = [picture]
+    if picture is None:
+        del properties["images"]
+    else:
+        words = {"type": "string", "contentEncoding": "base64"}
+        properties["images"] |= {"type": "array", "maxItems": limits.rows, "items": words}
+    for name in {"rows", "images"} & properties.keys():  # either is left out, and never null
+        for key in ("anyOf", "default"):
+            properties[name].pop(key, None)
+        properties[name]["minItems"] = 1
+    if picture is None or not trained.columns:
+        whole["required"] = ["rows" if picture is None else "images"]
+    content = {"application/json": {"schema": whole, "example": shown}}
+    return {"required": True, "content": content if picture is None else content | _form(whole)}
+
+
+def _row(columns: Sequence[Column]) -> dict[str, Any]:
+    names = [c.name for c in columns]
+    return {"type": "object", "required": names, "properties": {c.name: _cell(c) for c in columns}}
+
+
+def _form(whole: dict[str, Any]) -> dict[str, Any]:
+    """The same question as a form with files."""
+    file = {"type": "string", "format": "binary"}
+    others = {n: p for n, p in whole["properties"].items() if n not in ("rows", "images")}
+    properties = {"image": {"type": "array", "items": file, "minItems": 1}, **others}
+    return {
+        "multipart/form-data": {"schema": {"type": "object", "properties": properties, "required": ["image"]}}
+    }
 
 
 def _cell(column: Column) -> dict[str, Any]:

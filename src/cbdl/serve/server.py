@@ -21,6 +21,9 @@ def run(app: Any, host: str, port: int, *, patience: float, started: Callable[[s
     """Serve until SIGINT or SIGTERM; then requests under way are finished, for at most `patience` seconds.
 
     port: 0 for any that is free; `started` is told the address when the port is open
+
+    - `app`: the application
+    - `host`: the address to listen at
     """
     listener = listen(host, port)
     config = uvicorn.Config(

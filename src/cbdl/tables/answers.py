@@ -49,6 +49,8 @@ class Trained:
     """The levels of calibrated regions, for predictives of each form; none if the model was not calibrated."""
     imputed: bool = False
     """Whether missing values were filled in for the training; then they are in answers too, unless otherwise asked."""
+    white: float = 1.0
+    """Of a model of pictures, which has no columns: the value of a white pixel."""
 
     @classmethod
     def load(cls, folder: str | Path) -> Trained:

@@ -59,6 +59,19 @@ def load(
     Networks from `cbdl.nets` are rebuilt by name. A network of the user's own is not in the folder: give its factories
     as `nets`, one per likelihood, in order. A model that was trained from a table (`cbdl fit`) predicts for data frames
     with the columns of that table, and `predict_missing` for those with missing values and words never seen.
+
+    - `device`: where networks are evaluated
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import cbdl
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> likelihoods = [cbdl.likelihoods.Normal(cbdl.nets.mlp(1, 1, (4,)), scale=0.1)]
+    >>> model = cbdl.CBDL([cbdl.priors.Normal(0, 1)], likelihoods, cbdl.MeanField(epochs=1), verbose=False)
+    >>> folder = tempfile.mkdtemp() + "/model"
+    >>> model.fit(X, X[:, 0]).save(folder)
+    >>> np.allclose(cbdl.load(folder).predict(X).mean(), model.predict(X).mean())
+    True
     """
     loaded = model.load(path, nets, device=device)
     extra = read_manifest(path)["extra"]

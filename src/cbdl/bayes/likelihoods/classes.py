@@ -32,6 +32,16 @@ class Categorical(Likelihood):
     """Classes 0, ..., J - 1 with probabilities softmax(network output (batch, J)).
 
     `worst`: members learn from that share of every batch, the rows that they predict worst (a robust member).
+
+    - `net`: a function that makes a new network, or a module as its template
+
+    >>> import numpy as np
+    >>> import cbdl
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> likelihood = cbdl.likelihoods.Categorical(cbdl.nets.mlp(1, 3, (4,)))
+    >>> model = cbdl.CBDL([cbdl.priors.Normal(0, 1)], [likelihood], cbdl.MeanField(epochs=1), verbose=False)
+    >>> model.fit(X, np.arange(20) % 3).predict(X[:2])
+    CategoricalCredalSet(batch_shape=(2,), num_extremes=1, num_classes=3)
     """
 
     net: Factory
@@ -82,7 +92,18 @@ class Categorical(Likelihood):
 
 @dataclass(frozen=True)
 class Bernoulli(Likelihood):
-    """Classes 0 and 1; the network's one output (batch,) or (batch, 1) is the log odds of class 1."""
+    """Classes 0 and 1; the network's one output (batch,) or (batch, 1) is the log odds of class 1.
+
+    - `net`: a function that makes a new network, or a module as its template
+
+    >>> import numpy as np
+    >>> import cbdl
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> likelihood = cbdl.likelihoods.Bernoulli(cbdl.nets.mlp(1, 1, (4,)))
+    >>> model = cbdl.CBDL([cbdl.priors.Normal(0, 1)], [likelihood], cbdl.MeanField(epochs=1), verbose=False)
+    >>> model.fit(X, (X[:, 0] > 0).astype(int)).predict(X[:2])
+    CategoricalCredalSet(batch_shape=(2,), num_extremes=1, num_classes=2)
+    """
 
     net: Factory
     space: ClassVar[Literal["classes"]] = "classes"

@@ -19,6 +19,16 @@ class Poisson(Likelihood):
     """Counts with rate exp(network output); any event shape, coordinates independent.
 
     Far from the data outputs may be anything: rates are described between 1.8e-35 and 2.4e17.
+
+    - `net`: a function that makes a new network, or a module as its template
+
+    >>> import numpy as np
+    >>> import cbdl
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> likelihood = cbdl.likelihoods.Poisson(cbdl.nets.mlp(1, 1, (4,)))
+    >>> model = cbdl.CBDL([cbdl.priors.Normal(0, 1)], [likelihood], cbdl.MeanField(epochs=1), verbose=False)
+    >>> model.fit(X, np.arange(20) % 4).predict(X[:2]).probs.sum(-1).round(6).tolist()
+    [[1.0], [1.0]]
     """
 
     net: Factory

@@ -140,6 +140,16 @@ class Normal(_LocationScale):
     the second half are scales before softplus).
     `resolution`: what targets were rounded to, in their units, one number or one per coordinate; 0 says that they were
     not. Scales that are learned are then at least that of rounding, resolution / sqrt(12).
+
+    - `net`: a function that makes a new network, or a module as its template
+
+    >>> import numpy as np
+    >>> import cbdl
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> likelihood = cbdl.likelihoods.Normal(cbdl.nets.mlp(1, 1, (4,)), scale="learned")
+    >>> model = cbdl.CBDL([cbdl.priors.Normal(0, 1)], [likelihood], cbdl.MeanField(epochs=1), verbose=False)
+    >>> model.fit(X, X[:, 0]).predict(X[:2])
+    MixtureCredalSet(batch_shape=(2,), num_extremes=1, num_components=20)
     """
 
     net: Factory
@@ -172,7 +182,18 @@ class Normal(_LocationScale):
 
 @dataclass(frozen=True)
 class Laplace(_LocationScale):
-    """Laplace noise with standard deviation `scale` (see Normal for its kinds, and for `resolution`)."""
+    """Laplace noise with standard deviation `scale` (see Normal for its kinds, and for `resolution`).
+
+    - `net`: a function that makes a new network, or a module as its template
+
+    >>> import numpy as np
+    >>> import cbdl
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> likelihood = cbdl.likelihoods.Laplace(cbdl.nets.mlp(1, 1, (4,)), scale=0.5)
+    >>> model = cbdl.CBDL([cbdl.priors.Normal(0, 1)], [likelihood], cbdl.MeanField(epochs=1), verbose=False)
+    >>> model.fit(X, X[:, 0]).predict(X[:2]).num_extremes
+    1
+    """
 
     net: Factory
     scale: Scale = "learned"
@@ -197,6 +218,16 @@ class Laplace(_LocationScale):
 class StudentT(_LocationScale):
     """Student t noise with `df` > 2 degrees of freedom and standard deviation `scale` (see Normal for its
     kinds, and for `resolution`).
+
+    - `net`: a function that makes a new network, or a module as its template
+
+    >>> import numpy as np
+    >>> import cbdl
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> likelihood = cbdl.likelihoods.StudentT(cbdl.nets.mlp(1, 1, (4,)), df=4.0)
+    >>> model = cbdl.CBDL([cbdl.priors.Normal(0, 1)], [likelihood], cbdl.MeanField(epochs=1), verbose=False)
+    >>> model.fit(X, X[:, 0]).predict(X[:2]).num_extremes
+    1
     """
 
     net: Factory

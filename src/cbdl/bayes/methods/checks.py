@@ -269,7 +269,11 @@ CHECKS: tuple[Callable[[Case], None], ...] = (
 
 
 def check_method(method: Method, spaces: tuple[Space, ...] = SPACES) -> None:
-    """Put a method through every check; a `ProtocolError` names the first promise that it does not keep."""
+    """Put a method through every check; a `ProtocolError` names the first promise that it does not keep.
+
+    - `method`: settings of the method
+    - `spaces`: the kinds of outcomes to try
+    """
     for space in spaces:
         case = Case(method, space)
         for check in CHECKS:

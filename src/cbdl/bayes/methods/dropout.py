@@ -33,7 +33,16 @@ from .protocol import Method, Posterior, common, prefixed
 
 @dataclass(frozen=True)
 class Dropout(Plan, Method):
-    """Settings of Monte Carlo dropout."""
+    """Settings of Monte Carlo dropout.
+
+    >>> import numpy as np
+    >>> import cbdl
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> likelihoods = [cbdl.likelihoods.Normal(cbdl.nets.mlp(1, 1, (4,)), scale=0.1)]
+    >>> method = cbdl.Dropout(epochs=2, p=0.2)
+    >>> cbdl.CBDL([cbdl.priors.Normal(0, 1)], likelihoods, method, verbose=False).fit(X, X[:, 0])
+    CBDL(1 prior x 1 likelihood, Dropout, trained on 20 rows)
+    """
 
     p: float = 0.1
     """Probability that a unit is dropped."""
@@ -43,6 +52,7 @@ class Dropout(Plan, Method):
     """Masks per step."""
     _: KW_ONLY
     validation_draws: int = 8
+    """Draws behind a validation score."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -27,6 +27,14 @@ class Ensemble(Plan, Method):
 
     With `restarts` > 1 a member has that many points, each from its own initialisation; they are its draws.
     A learned noise scale is then shared by the points of a member, and so is the norm that `clip` bounds.
+
+    >>> import numpy as np
+    >>> import cbdl
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> likelihoods = [cbdl.likelihoods.Normal(cbdl.nets.mlp(1, 1, (4,)), scale=0.1)]
+    >>> method = cbdl.Ensemble(epochs=2, restarts=2)
+    >>> cbdl.CBDL([cbdl.priors.Normal(0, 1)], likelihoods, method, verbose=False).fit(X, X[:, 0])
+    CBDL(1 prior x 1 likelihood, Ensemble, trained on 20 rows)
     """
 
     restarts: int = 5

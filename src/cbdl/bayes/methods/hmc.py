@@ -38,12 +38,17 @@ class HMC(Method):
     The target is prior x likelihood^1, networks in evaluation mode (running statistics stay as they are). The
     parameters of a learned noise scale are no part of it: during the warm-up they follow the mean gradient
     over the chains with a falling rate (stochastic approximation of type-II maximum likelihood), then stay.
+
+    >>> HMC(draws=100)
+    HMC(warmup=500, draws=100, chains=4, thin=1, accept=0.8, length=1.5707963267948966, leapfrogs=64, double=False)
     """
 
     warmup: int = 500
+    """Iterations in which step sizes and masses are set."""
     draws: int = 250
     """Iterations kept of every chain."""
     chains: int = 4
+    """Chains of every member, each from its own start."""
     thin: int = 1
     """Iterations for one kept draw."""
     accept: float = 0.8

@@ -52,6 +52,14 @@ class Laplace(Plan, Method):
     `part`: "all", "last" (the module that owns the last parameter), or a pattern of parameter names; the
     other parameters stay at the mode. A learned noise scale maximises the evidence and then stays. For priors that
     are not Normal the precision is that of the Normal with the same centre and the same slope at the mode.
+
+    >>> import numpy as np
+    >>> import cbdl
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> likelihoods = [cbdl.likelihoods.Normal(cbdl.nets.mlp(1, 1, (4,)), scale=0.1)]
+    >>> method = cbdl.Laplace(epochs=2)
+    >>> cbdl.CBDL([cbdl.priors.Normal(0, 1)], likelihoods, method, verbose=False).fit(X, X[:, 0])
+    CBDL(1 prior x 1 likelihood, Laplace, trained on 20 rows)
     """
 
     hessian: Literal["full", "kronecker", "diagonal"] | None = None

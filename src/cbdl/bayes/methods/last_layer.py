@@ -56,6 +56,14 @@ class LastLayer(Plan, Method):
     rows the weights of the last layer take g, those of the whole network G (`_modes.py`). Classes, counts and other
     noise: Laplace's approximation on the last layer, for any priors, with the full Gauss-Newton matrix up to 2000
     parameters and Kronecker factors above.
+
+    >>> import numpy as np
+    >>> import cbdl
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> likelihoods = [cbdl.likelihoods.Normal(cbdl.nets.mlp(1, 1, (4,)), scale=0.1)]
+    >>> method = cbdl.LastLayer(epochs=2)
+    >>> cbdl.CBDL([cbdl.priors.Normal(0, 1)], likelihoods, method, verbose=False).fit(X, X[:, 0])
+    CBDL(1 prior x 1 likelihood, LastLayer, trained on 20 rows)
     """
 
     prior: Prior = STANDARD

@@ -33,20 +33,32 @@ from .protocol import Method, Posterior, common, prefixed
 
 @dataclass(frozen=True)
 class LowRank(Plan, Method):
-    """Settings of variational inference with a low-rank plus diagonal Normal."""
+    """Settings of variational inference with a low-rank plus diagonal Normal.
+
+    >>> import numpy as np
+    >>> import cbdl
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> likelihoods = [cbdl.likelihoods.Normal(cbdl.nets.mlp(1, 1, (4,)), scale=0.1)]
+    >>> method = cbdl.LowRank(epochs=2, rank=2)
+    >>> cbdl.CBDL([cbdl.priors.Normal(0, 1)], likelihoods, method, verbose=False).fit(X, X[:, 0])
+    CBDL(1 prior x 1 likelihood, LowRank, trained on 20 rows)
+    """
 
     rank: int = 4
     """Columns of the factor; with P of them every Normal is reached."""
     draws: int = 1
+    """Draws of the parameters per step."""
     antithetic: bool = False
     """Draws in pairs on either side of the mean."""
     temperature: float = 1.0
+    """T: the weight of the KL; 1 is Bayes' rule, less lets the data speak louder."""
     warmup: float = 0.0
     """Share of the steps in which the weight of the KL rises from 0 to its value."""
     _: KW_ONLY
     initial_scale: float = 0.01
     """Standard deviation that every parameter starts with; a hundredth of its variance is the factor's."""
     validation_draws: int = 8
+    """Draws behind a validation score."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

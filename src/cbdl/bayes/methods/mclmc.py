@@ -51,9 +51,18 @@ class MCLMC(Method):
 
     The target is prior x likelihood^(1/T), networks in evaluation mode. Noise scales that are learned have a Normal
     prior on their logarithm (`cbdl.likelihoods.Likelihood.noise_prior`).
+
+    >>> import numpy as np
+    >>> import cbdl
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> likelihoods = [cbdl.likelihoods.Normal(cbdl.nets.mlp(1, 1, (4,)), scale=0.1)]
+    >>> method = cbdl.MCLMC(chains=2, optimise=20, warmup=20, draws=4)
+    >>> cbdl.CBDL([cbdl.priors.Normal(0, 1)], likelihoods, method, verbose=False).fit(X, X[:, 0])
+    CBDL(1 prior x 1 likelihood, MCLMC, trained on 20 rows)
     """
 
     chains: int = 4
+    """Chains of every member, each from its own start."""
     draws: int = 50
     """Draws kept of every chain."""
     thin: int = 15

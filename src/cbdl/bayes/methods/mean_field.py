@@ -28,16 +28,27 @@ from .protocol import Method, Posterior, common, prefixed
 
 @dataclass(frozen=True)
 class MeanField(Plan, Method):
-    """Settings of mean-field variational inference."""
+    """Settings of mean-field variational inference.
+
+    >>> import numpy as np
+    >>> import cbdl
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> likelihoods = [cbdl.likelihoods.Normal(cbdl.nets.mlp(1, 1, (4,)), scale=0.1)]
+    >>> method = cbdl.MeanField(epochs=2)
+    >>> cbdl.CBDL([cbdl.priors.Normal(0, 1)], likelihoods, method, verbose=False).fit(X, X[:, 0])
+    CBDL(1 prior x 1 likelihood, MeanField, trained on 20 rows)
+    """
 
     draws: int | None = None
     """Draws of the parameters per step; None: 1 for KL, 8 for the other divergences."""
     antithetic: bool = False
     """Draws in pairs mu + sigma eps, mu - sigma eps."""
     temperature: float = 1.0
+    """T: the weight of the KL; 1 is Bayes' rule, less lets the data speak louder."""
     warmup: float = 0.0
     """Share of the steps in which the weight of the KL rises from 0 to its value."""
     divergence: Divergence = field(default_factory=KL)
+    """What is minimised: `KL()`, `Renyi(alpha)` or `ChiSquared()`."""
     settle: float = 0.25
     """Share of the steps for which another divergence than KL lets KL go first. From a start far away, bounds that
     cover all mass first spread q very wide, and take long to come back."""
@@ -49,6 +60,7 @@ class MeanField(Plan, Method):
     initial_scale: float = 0.01
     """Standard deviation that every parameter starts with."""
     validation_draws: int = 8
+    """Draws behind a validation score."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -49,6 +49,8 @@ class Posterior(ABC):
 
         Members share their base draws (`cbdl.bayes.draws`) where the method has such, so that they differ by what
         they learned; draw i depends on (the member, seed, i) only.
+
+        - `start`: the number of the first draw
         """
 
     @abstractmethod
@@ -58,7 +60,12 @@ class Posterior(ABC):
     # --- abilities with a default ---------------------------------------------------------------------------
 
     def noises(self, draws: int, seed: int = 0, start: int = 0) -> Tensor:
-        """The noise parameters (m, draws, Q) that belong to the draws of `sample` with the same arguments."""
+        """The noise parameters (m, draws, Q) that belong to the draws of `sample` with the same arguments.
+
+        - `draws`: how many
+        - `seed`: of the stream
+        - `start`: the number of the first draw
+        """
         return self.noise.unsqueeze(1).expand(-1, draws, -1)
 
     @property
@@ -69,7 +76,11 @@ class Posterior(ABC):
         return None
 
     def outputs(self, cohort: Cohort, theta: Tensor, x: Tensor) -> Tensor:
-        """What draws theta (m, draws, P) say about x: outputs (m, draws, batch, ...), here those of their networks."""
+        """What draws theta (m, draws, P) say about x: outputs (m, draws, batch, ...), here those of their networks.
+
+        - `cohort`: the members, which share a network
+        - `x`: inputs (batch, ...)
+        """
         return cohort.forward(theta, x, self.buffers)
 
     def chains(self) -> tuple[Tensor, Tensor] | None:
@@ -86,22 +97,34 @@ class Posterior(ABC):
         return self.sample(1)[:, 0]
 
     def kl(self, cohort: Cohort) -> Tensor | None:
-        """KL(posterior || prior) of every member (m,); None where the posterior has no density."""
+        """KL(posterior || prior) of every member (m,); None where the posterior has no density.
+
+        - `cohort`: the members, which share a network
+        """
         return None
 
     def priors(self, cohort: Cohort) -> list[PriorLike] | None:
-        """This posterior as the prior of each member, for learning from more data; None where it cannot be one."""
+        """This posterior as the prior of each member, for learning from more data; None where it cannot be one.
+
+        - `cohort`: the members, which share a network
+        """
         return None
 
     def only(self, members: Sequence[int]) -> Self:
-        """The posterior of some members, given by their places, in that order."""
+        """The posterior of some members, given by their places, in that order.
+
+        - `members`: their places in the cohort
+        """
         places = list(members)
         cut = {f.name: _cut(getattr(self, f.name), places) for f in fields(self)}
         cut["seeds"] = tuple(self.seeds[i] for i in places)
         return replace(self, **cut)
 
     def gather(self, groups: Sequence[Sequence[int]]) -> Self:
-        """The posterior of a cohort from this one, whose members were chains: member i is made of groups[i]."""
+        """The posterior of a cohort from this one, whose members were chains: member i is made of groups[i].
+
+        - `groups`: for each member the places of its chains
+        """
         if any(len(group) != 1 for group in groups):
             raise NotImplementedError(f"{type(self).__name__} is not made of chains that are trained apart")
         return self.only([group[0] for group in groups])
@@ -111,7 +134,10 @@ class Posterior(ABC):
         return self, 1
 
     def with_record(self, record: Record | None) -> Self:
-        """The same posterior with another record."""
+        """The same posterior with another record.
+
+        - `record`: what happened in training
+        """
         other = copy.copy(self)
         object.__setattr__(other, "record", record)
         return other
@@ -131,11 +157,19 @@ class Method(ABC):
 
     @abstractmethod
     def fit(self, cohort: Cohort, data: TrainingData, run: Run) -> Posterior:
-        """The posteriors of all members of the cohort, trained together."""
+        """The posteriors of all members of the cohort, trained together.
+
+        - `cohort`: the members, which share a network
+        - `data`: the training rows
+        - `run`: seed, output and checkpoints
+        """
 
     @abstractmethod
     def from_state(self, cohort: Cohort, state: Mapping[str, Tensor]) -> Posterior:
-        """The posterior that `state()` of another one describes."""
+        """The posterior that `state()` of another one describes.
+
+        - `cohort`: the members, which share a network
+        """
 
     @property
     def temperature(self) -> float:
@@ -149,7 +183,10 @@ class Method(ABC):
 
     def effort(self, data: TrainingData) -> tuple[int, float]:
         """How many gradients a member asks for, and of how many rows in all; 0: better trained in one process, whatever
-        the number."""
+        the number.
+
+        - `data`: the training rows
+        """
         return 0, 0.0
 
     def brief(self) -> Method:

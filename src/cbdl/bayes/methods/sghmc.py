@@ -46,12 +46,22 @@ class SGHMC(Method):
     al. 2020): without noise in the share `exploration`, to find another mode; then with noise, and the
     cycle's draws are taken. The parameters of a learned noise scale follow their gradient during the burn-in,
     at a falling rate, and then stay.
+
+    >>> import numpy as np
+    >>> import cbdl
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> likelihoods = [cbdl.likelihoods.Normal(cbdl.nets.mlp(1, 1, (4,)), scale=0.1)]
+    >>> method = cbdl.SGHMC(epochs=8, draws=4)
+    >>> cbdl.CBDL([cbdl.priors.Normal(0, 1)], likelihoods, method, verbose=False).fit(X, X[:, 0])
+    CBDL(1 prior x 1 likelihood, SGHMC, trained on 20 rows)
     """
 
     epochs: int | None = None
     """None: enough for 4,000 steps, at least 20."""
     batch_size: int = 128
+    """Rows of a step."""
     lr: float = 3e-3
+    """The rate: N times the square of the dynamics' step size."""
     momentum: float = 0.9
     """c: the share of the velocity that a step leaves."""
     temperature: float = 1.0
@@ -61,6 +71,7 @@ class SGHMC(Method):
     draws: int = 20
     """Draws kept of every chain."""
     chains: int = 1
+    """Chains of every member, each from its own start."""
     cycles: int | None = None
     """None: a constant rate."""
     exploration: float = 0.5

@@ -35,6 +35,8 @@ def upper_posterior_bound(prior: Capacity, likelihoods: ArrayLike, event: Event)
     outcome may be chosen without regard to the others: that is the interval {L : Llow <= L <= Lbar}, see
     `upper_posterior(..., interval=True)`. It fails for a list of likelihood functions or their convex hull: (1, 1)
     and (2, 2) have the same posterior, 1/2 from a fair prior, and the bound is 2/3.
+
+    - `prior`: the prior, a capacity on the outcomes
     """
     L = _likelihoods(prior, likelihoods)
     inside = event_mask(event, prior.n).to(L)
@@ -47,6 +49,9 @@ def generalised_bayes(prior: Capacity, likelihoods: ArrayLike) -> Capacity:
 
     If the upper prior is concave so is the result (lemma "lemma_ccv"), and the rule can be applied again. The
     upper posterior of a list of likelihood functions, taken exactly, need not be concave.
+
+    - `prior`: the prior, a capacity on the outcomes
+    - `likelihoods`: (S, n): what is observed, by outcome
     """
     L = _likelihoods(prior, likelihoods)
     inside = torch.from_numpy(indicators(prior.n)).to(L)
@@ -72,6 +77,8 @@ def upper_posterior(
     For a concave upper prior one P attains both int L 1_A dP at its largest and int L 1_{not A} dP at its least:
     two Choquet integrals a row. Else it is a linear-fractional programme over the core a row, in exact arithmetic.
     Either way the answer is right to rounding, whatever the orders of magnitude that likelihoods span.
+
+    - `prior`: the prior, a capacity on the outcomes
     """
     L = _likelihoods(prior, likelihoods)
     inside = event_mask(event, prior.n).to(L)

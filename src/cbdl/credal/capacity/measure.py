@@ -63,6 +63,8 @@ class Capacity:
 
     Build one with `of`, `lower_envelope`, `upper_envelope`, `from_moebius` or `from_intervals`.
 
+    - `border`: in which kind of array answers come
+
     >>> v = Capacity.lower_envelope([[0.5, 0.3, 0.2], [0.2, 0.6, 0.2]])
     >>> float(v([0, 1])), bool(v.is_convex()), bool(v.is_belief())
     (0.8, True, True)

@@ -138,12 +138,17 @@ class CategoricalCredalSet(CredalSet):
 
         The second is infinite if a class is possible for one extreme and impossible for another. Paper:
         theorem "thm_rem_bounds_entropy".
+
+        - `base`: the unit of entropy: None for nats, 2 for bits, "classes" for a maximum of 1
         """
         lower, upper = entropy_bounds(self._P)
         return self._border.out(lower / self._unit(base)), self._border.out(upper / self._unit(base))
 
     def generalized_hartley(self, base: Base = None) -> Array:
-        """sum_A m(A) log|A|, m the Moebius inverse of the lower probability. Paper: remark "no_belief"."""
+        """sum_A m(A) log|A|, m the Moebius inverse of the lower probability. Paper: remark "no_belief".
+
+        - `base`: the unit of entropy: None for nats, 2 for bits, "classes" for a maximum of 1
+        """
         return self._border.out(self._batched(hartley.generalized_hartley(self._flat())) / self._unit(base))
 
     def maximal_imprecision(self) -> Array:
@@ -154,6 +159,8 @@ class CategoricalCredalSet(CredalSet):
         """Entropy, expected entropy and mutual information of one averaged distribution, for comparison.
 
         `weights` (m,) or (..., m) of the extremes; uniform by default.
+
+        - `base`: the unit of entropy: None for nats, 2 for bits, "classes" for a maximum of 1
         """
         total, expected = averaged_entropies(self._P, self._weights(weights))
         out, unit = self._border.out, self._unit(base)
@@ -172,7 +179,10 @@ class CategoricalCredalSet(CredalSet):
         return self._border.out(self._mixture(weights)[..., 0, :])
 
     def point(self, weights: ArrayLike | None = None) -> CategoricalCredalSet:
-        """The set whose only extreme is sum_j w_j P_j; equal weights if none are given."""
+        """The set whose only extreme is sum_j w_j P_j; equal weights if none are given.
+
+        - `weights`: (m,) or (..., m), summing to 1; None: equal ones
+        """
         return self._like(self._mixture(weights))
 
     def _mixture(self, weights: ArrayLike | None) -> Tensor:
@@ -186,6 +196,8 @@ class CategoricalCredalSet(CredalSet):
 
         `method`: "union" of the credible sets of the extremes, "lower-density", or "minimal" (the fewest
         classes). `slack` accepts a level that much lower. Paper: definition "ihdr-def", "ihdr_class".
+
+        - `alpha`: 1 - alpha is the probability to cover, between 0 and 1
         """
         region = regions.region(
             self._P,

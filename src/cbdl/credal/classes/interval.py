@@ -78,6 +78,8 @@ class IntervalCredalSet(CredalSet):
     def of(cls, credal: CategoricalCredalSet) -> IntervalCredalSet:
         """The smallest box around a hull: the lower and upper probability of every class. Its origin is not kept.
 
+        - `credal`: a set over classes
+
         >>> IntervalCredalSet.of(CategoricalCredalSet([[0.7, 0.2, 0.1], [0.5, 0.4, 0.1]])).upper
         array([0.7, 0.4, 0.1])
         """
@@ -163,7 +165,10 @@ class IntervalCredalSet(CredalSet):
     # --- uncertainty -----------------------------------------------------------------------------------
 
     def entropies(self, base: Base = None) -> Array:
-        """(..., m): the entropy of each extreme."""
+        """(..., m): the entropy of each extreme.
+
+        - `base`: the unit of entropy: None for nats, 2 for bits, "classes" for a maximum of 1
+        """
         return self._border.out(entropy(self._vertices()) / self._unit(base))
 
     def _entropies(self) -> tuple[Tensor, Tensor]:
@@ -183,6 +188,8 @@ class IntervalCredalSet(CredalSet):
 
         With `certificate`, the value with its gap: the minimum lies in [value - gap, value]. The gap is 0 unless
         there are very many classes of similar bounds; it is `error` in `uncertainty()`.
+
+        - `base`: the unit of entropy: None for nats, 2 for bits, "classes" for a maximum of 1
         """
         optimum = self._lower_entropy().scaled(1 / self._unit(base))
         return optimum.out(self._border) if certificate else self._border.out(optimum.value)
@@ -196,12 +203,18 @@ class IntervalCredalSet(CredalSet):
         return Optimum(value, gap, q, torch.zeros_like(value)).reshaped(self._batch)
 
     def entropy_bounds(self, base: Base = None) -> tuple[Array, Array]:
-        """H(lower P) <= lower entropy, and upper entropy <= H(upper P). Paper: theorem "thm_rem_bounds_entropy"."""
+        """H(lower P) <= lower entropy, and upper entropy <= H(upper P). Paper: theorem "thm_rem_bounds_entropy".
+
+        - `base`: the unit of entropy: None for nats, 2 for bits, "classes" for a maximum of 1
+        """
         lower, upper = entropy_bounds(self._parameters[0])
         return self._border.out(lower / self._unit(base)), self._border.out(upper / self._unit(base))
 
     def generalized_hartley(self, base: Base = None) -> Array:
-        """sum_A m(A) log|A|, m the Moebius inverse of the lower probability. Paper: remark "no_belief"."""
+        """sum_A m(A) log|A|, m the Moebius inverse of the lower probability. Paper: remark "no_belief".
+
+        - `base`: the unit of entropy: None for nats, 2 for bits, "classes" for a maximum of 1
+        """
         value = self._batched(hartley.box_hartley(*self._flat()))
         return self._border.out(value / self._unit(base))
 
@@ -226,7 +239,10 @@ class IntervalCredalSet(CredalSet):
         return self._border.out(self._mixture(weights))
 
     def point(self, weights: ArrayLike | None = None) -> IntervalCredalSet:
-        """The set that holds only sum_j w_j P_j over the extremes; without weights, the intersection probability."""
+        """The set that holds only sum_j w_j P_j over the extremes; without weights, the intersection probability.
+
+        - `weights`: (m,) or (..., m), summing to 1; None: equal ones
+        """
         p = self._intersection() if weights is None else self._mixture(weights)
         return self._like(torch.stack([p, p], -2))
 
@@ -240,6 +256,8 @@ class IntervalCredalSet(CredalSet):
 
         `method`: "union" of the credible sets of all distributions of the set, "lower-density", or "minimal" (the
         fewest classes, proven). `slack` accepts a level that much lower. Paper: definition "ihdr-def", "ihdr_class".
+
+        - `alpha`: 1 - alpha is the probability to cover, between 0 and 1
         """
         target = regions.target_of(alpha, slack, self._tolerance(regions.ROUNDING))
         regions.check_method(method, box_regions.BOX_REGIONS)

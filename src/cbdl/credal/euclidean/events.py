@@ -20,6 +20,8 @@ from cbdl.credal.euclidean.montecarlo import Nodes, simulate, standard_error
 class Box:
     """{y : lower <= y <= upper} in every coordinate; bounds (..., d), infinite ones allowed.
 
+    - `lower`, `upper`: bounds (..., d)
+
     >>> import numpy as np
     >>> Box([0, 0], [1, np.inf]).contains(np.array([[0.5, 9.0], [2.0, 0.5]]))
     array([ True, False])

@@ -14,6 +14,8 @@ from cbdl.credal.euclidean import diagonal
 class DiagonalMixture:
     """sum_j weights_j N(loc_j, diag(scale_j^2)); loc, scale (..., m, d), weights (..., m).
 
+    - `loc`: means
+
     >>> import numpy as np
     >>> q = DiagonalMixture(np.array([[0.0], [2.0]]), np.ones((2, 1)), np.array([0.5, 0.5]))
     >>> q.mean, q.variance
@@ -50,7 +52,11 @@ class DiagonalMixture:
         return border_of(self.loc).out((share * (scale.square() + (loc - mean).square())).sum(-2))
 
     def sample(self, n: int, seed: int = 0) -> Array:
-        """(n, ..., d): independent draws."""
+        """(n, ..., d): independent draws.
+
+        - `n`: how many draws
+        - `seed`: of the random numbers; the same seed gives the same answer
+        """
         loc, scale, weights = self._parts()
         generator = torch.Generator().manual_seed(seed)
         batch, d = loc.shape[:-2], loc.shape[-1]

@@ -114,7 +114,10 @@ class DiagonalNormalCredalSet(CredalSet):
         )
 
     def marginal(self, coordinate: int) -> NormalCredalSet:
-        """The set of the distributions of one coordinate: Normals on the line, where everything is exact."""
+        """The set of the distributions of one coordinate: Normals on the line, where everything is exact.
+
+        - `coordinate`: its number, from 0
+        """
         if not -self._d <= coordinate < self._d:
             raise ValueError(f"coordinate is {coordinate}; the space has the coordinates 0 to {self._d - 1}")
         out = self._border.out
@@ -150,6 +153,8 @@ class DiagonalNormalCredalSet(CredalSet):
 
         f is a callable from y (..., d) to (...,) (simulated), or an array a (d,) that stands for a . y
         (exact).
+
+        - `f`: a function of the outcome, or its values
         """
         return bounds(self._gamble(f), self._border)
 
@@ -160,19 +165,31 @@ class DiagonalNormalCredalSet(CredalSet):
         return self._border.out(self._log_density(y))
 
     def lower_log_density(self, y: ArrayLike) -> Array:
-        """(...,): log of inf over the hull of p(y); never underflows."""
+        """(...,): log of inf over the hull of p(y); never underflows.
+
+        - `y`: outcomes (..., d)
+        """
         return self._border.out(self._log_density(y).amin(-1))
 
     def upper_log_density(self, y: ArrayLike) -> Array:
-        """(...,): log of sup over the hull of p(y)."""
+        """(...,): log of sup over the hull of p(y).
+
+        - `y`: outcomes (..., d)
+        """
         return self._border.out(self._log_density(y).amax(-1))
 
     def lower_density(self, y: ArrayLike) -> Array:
-        """(...,): inf over the hull of p(y). Paper: definition "choq_int_and_cvx_lp"."""
+        """(...,): inf over the hull of p(y). Paper: definition "choq_int_and_cvx_lp".
+
+        - `y`: outcomes (..., d)
+        """
         return self._border.out(self._log_density(y).amin(-1).exp())
 
     def upper_density(self, y: ArrayLike) -> Array:
-        """(...,): sup over the hull of p(y)."""
+        """(...,): sup over the hull of p(y).
+
+        - `y`: outcomes (..., d)
+        """
         return self._border.out(self._log_density(y).amax(-1).exp())
 
     def _log_density(self, y: ArrayLike) -> Tensor:
@@ -215,6 +232,8 @@ class DiagonalNormalCredalSet(CredalSet):
         H(lower P) is the Choquet integral of -log(upper density) with respect to the lower probability,
         H(upper P) that of -log(lower density) with respect to the upper one. Paper: theorem
         "thm_rem_bounds_entropy".
+
+        - `base`: the unit of entropy: None for nats, 2 for bits, "classes" for a maximum of 1
         """
         loc, scale = self._flattened()
         bounds = entropy_bounds(loc, scale, *self._nodes)
@@ -227,6 +246,9 @@ class DiagonalNormalCredalSet(CredalSet):
         """The region of lower probability at least 1 - alpha by "union", "box", "lower-density" or "minimal".
 
         See `cbdl.credal.euclidean.regions` for what each is, what is exact and what is simulated.
+
+        - `alpha`: 1 - alpha is the probability to cover, between 0 and 1
+        - `method`: which region
         """
         samples, seed = self._nodes
         return euclidean_region(
@@ -275,6 +297,10 @@ class DiagonalNormalCredalSet(CredalSet):
         Without `utility` the rule is "maximin" (the paper's modified Step 6): the maximiser is unique and
         certified, with `certificate` beside it. With `utility`, a list of A functions of y (as in `expectation`), any
         rule of `cbdl.credal.decide` applies.
+
+        - `rule`: how to choose
+        - `single`: one of the actions, at random
+        - `seed`: of that choice
         """
         if certificate and utility is None:
             best = self._maximin(rule)
@@ -304,6 +330,8 @@ class DiagonalNormalCredalSet(CredalSet):
 
         By linear independence a Normal belongs to it only if it is an extreme, and a mixture only if each
         of its components is one. Numbers are equal within `tolerance`, in units of the scale.
+
+        - `p`: the parameters of a distribution, or a set with one extreme
         """
         if isinstance(p, DiagonalMixture):
             loc, scale = float64(p.loc, "p.loc"), float64(p.scale, "p.scale")
@@ -357,6 +385,8 @@ class DiagonalNormalCredalSet(CredalSet):
         """The set whose only extreme is the diagonal Normal with the means and variances of sum_j w_j P_j.
 
         The mixture itself is not Normal: `average` gives it.
+
+        - `weights`: (m,) or (..., m), summing to 1; None: equal ones
         """
         w = self._weights(weights).unsqueeze(-1)
         mean = (w * self._loc).sum(-2, keepdim=True)
@@ -364,7 +394,11 @@ class DiagonalNormalCredalSet(CredalSet):
         return self._like(mean, variance.sqrt())
 
     def sample(self, n: int, seed: int = 0) -> Array:
-        """(n, ..., m, d): independent draws of every extreme."""
+        """(n, ..., m, d): independent draws of every extreme.
+
+        - `n`: draws of every extreme
+        - `seed`: of the random numbers; the same seed gives the same answer
+        """
         if int(n) != n or n < 1:
             raise ValueError(f"n is {n}; give a positive whole number of draws")
         noise = torch.randn(

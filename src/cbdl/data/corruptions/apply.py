@@ -94,6 +94,9 @@ def corrupt(images: Kind, name: str, severity: int = 3, seed: int = 0) -> Kind:
 
     `Images`, or a tensor (n, 1 or 3, h, w): bytes, or floats between 0 and 1. The same seed gives the same images.
 
+    - `severity`: from 1 to 5
+    - `seed`: of the random numbers; the same seed gives the same answer
+
     >>> corrupt(torch.zeros(2, 1, 28, 28), "stripe", 5).shape
     torch.Size([2, 1, 28, 28])
     """

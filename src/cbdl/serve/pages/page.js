@@ -5,11 +5,12 @@ import { show } from "./answer.js";
 import { curve } from "./curve.js";
 import { along, form } from "./form.js";
 import { pad } from "./pad.js";
+import { picture } from "./picture.js";
 import { asker, fetched, setToken } from "./service.js";
 
 const at = (id) => document.getElementById(id);
 let model;
-let row = null;
+let subject = null; // what is asked about: rows or images of a question
 let column = null;
 let options = {};
 
@@ -30,7 +31,7 @@ const sweep = asker((content, { row: asked, column, places, own }) => {
 
 const ask = asker((content, { question, column }) => {
   at("problem").hidden = true;
-  if (row === null) return; // cleared meanwhile
+  if (subject === null) return; // cleared meanwhile
   const [own] = content.answers;
   show(model, own, question.alpha);
   counted("answer");
@@ -43,7 +44,18 @@ function line({ rows, ...others }, column, own) {
 }
 
 function changed() {
-  if (row !== null) ask({ question: { rows: [row], ...options }, column });
+  if (subject !== null) ask({ question: { ...subject, ...options }, column });
+}
+
+function asked(about) {
+  subject = about;
+  changed();
+}
+
+function empty(words) {
+  subject = null;
+  at("decision").textContent = words;
+  for (const id of ["region", "gauges", "bounds"]) at(id).replaceChildren();
 }
 
 function setOptions() {
@@ -58,29 +70,30 @@ function setOptions() {
 
 function start() {
   const what = model.task === "classification" ? `one of ${model.classes.length} classes` : "a number";
-  at("about").textContent = `A credal set of ${model.members.length} Bayesian networks that predicts ${model.target}, ${what}, from ${model.columns.length} columns.`;
+  at("about").textContent = `A credal set of ${model.members.length} Bayesian networks that predicts ${model.target}, ${what}, from ${model.columns.length ? `${model.columns.length} columns` : "a picture"}.`;
   const most = model.task === "classification" ? Math.log(model.classes.length) : 10;
   at("phi").max = most.toFixed(2);
   at("phi").value = model.task === "classification" ? 0.3 * most : 5;
   at("room").hidden = false;
   for (const id of ["alpha", "phi", "may-abstain"]) at(id).addEventListener("input", setOptions);
   setOptions();
-  if (model.image) {
+  if (model.image?.pixels) {
     pad(model, at("input"), (drawn) => {
-      row = drawn;
-      if (row === null) {
-        at("decision").textContent = "Draw something";
-        for (const id of ["region", "gauges", "bounds"]) at(id).replaceChildren();
-      } else changed();
+      if (drawn === null) empty("Draw something");
+      else asked({ rows: [drawn] });
     });
+    return;
+  }
+  if (model.image) {
+    empty("Choose a picture");
+    picture(model, at("input"), (chosen) => asked({ images: [chosen] }), complain);
     return;
   }
   at("room").classList.add("with-form");
   form(model, at("input"), (filled, touched) => {
-    row = filled;
     column = touched;
     at("sweep").hidden = column === null;
-    changed();
+    asked({ rows: [filled] });
   });
 }
 

@@ -11,6 +11,8 @@ import torch
 
 from cbdl.bayes.methods import METHODS, Method
 from cbdl.bayes.train import Plan
+from cbdl.model import CBDL
+from cbdl.studies.methods.details import details
 from cbdl.studies.methods.scores import ALPHA, HIDDEN, PRIORS, Scores, of_method, of_mlp
 from cbdl.studies.methods.tables import Table, tables
 from cbdl.studies.part import Part, cell
@@ -56,6 +58,7 @@ def _part(context: Context, splits: list[Table], seeds: list[int]) -> Part:
     context.note(f"\n{table.name}: {table.source}")
     own = [of_mlp(split, seed, hidden) for split, seed in zip(splits, seeds, strict=True)]
     scores: dict[str, Scores | None] = {MLP: _mean(own)}
+    best: tuple[float, str, CBDL | None] = (np.inf, "", None)
     for kind in METHODS:
         name = kind.__name__
         if name == "HMC" and len(table.X) > MOST:
@@ -63,7 +66,8 @@ def _part(context: Context, splits: list[Table], seeds: list[int]) -> Part:
             continue
         method = _short(kind()) if smoke else kind()
         runs = [of_method(split, method, seed, hidden) for split, seed in zip(splits, seeds, strict=True)]
-        scores[name] = _mean(runs)
+        scores[name] = _mean([own for own, _ in runs])
+        best = min(best, (runs[0][0].nll or np.inf, name, runs[0][1]), key=lambda one: one[0])
         context.note(f"{name}: {scores[name]}")
     if smoke:  # a moment's run has no time worth telling
         scores = {name: None if own is None else replace(own, seconds=None) for name, own in scores.items()}
@@ -84,6 +88,7 @@ def _part(context: Context, splits: list[Table], seeds: list[int]) -> Part:
         rows=tuple(_row(name, own, scores[MLP]) for name, own in scores.items()),
         lessons=_lessons(scores),
         numbers={name: None if own is None else asdict(own) for name, own in scores.items()},
+        details=() if best[2] is None else details(best[1], best[2], table),
     )
 
 

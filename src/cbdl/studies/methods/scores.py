@@ -38,7 +38,9 @@ class Scores:
     """Whether the training was over before it was done."""
 
 
-def of_method(table: Table, method: Method, seed: int, hidden: tuple[int, ...] = HIDDEN) -> Scores:
+def of_method(
+    table: Table, method: Method, seed: int, hidden: tuple[int, ...] = HIDDEN
+) -> tuple[Scores, CBDL]:
     """Three members, one per prior, by `method`; score and NLL are those of the members' average."""
     size = table.X.shape[1]
     likelihood: likelihoods.Likelihood
@@ -53,11 +55,8 @@ def of_method(table: Table, method: Method, seed: int, hidden: tuple[int, ...] =
         model.fit(table.X, table.y)
     seconds = time.perf_counter() - start
     improving = any("still improving" in str(warning.message) for warning in heard)
-    return (
-        _real(model, table, seconds, improving)
-        if table.kind == "real"
-        else _classes(model, table, seconds, improving)
-    )
+    scores = _real if table.kind == "real" else _classes
+    return scores(model, table, seconds, improving), model
 
 
 def _real(model: CBDL, table: Table, seconds: float, improving: bool) -> Scores:

@@ -163,6 +163,10 @@ def of_published(runs: Sequence[Runs]) -> Part | None:
     )
 
 
+BRIEF = {credal.RACE: "as bde", peers.ENSEMBLE: "ensemble"}
+"""Names of columns, where there are many."""
+
+
 def of_seconds(runs: Sequence[Runs]) -> Part:
     """How long fits take, and the prediction of all test rows."""
     methods = (credal.NAME, credal.RACE, bde.NAME, peers.ENSEMBLE, peers.MLP, peers.FOREST, peers.BOOSTING)
@@ -172,7 +176,7 @@ def of_seconds(runs: Sequence[Runs]) -> Part:
         name="seconds",
         title="Seconds of a fit",
         text="Of the whole machine, as it was; the last column: seconds of the regions of all test rows.",
-        header=("table", "rows", *shown, "predict"),
+        header=("table", "rows", *(BRIEF.get(row, row) for row in shown), "predict"),
         rows=tuple(
             (
                 one.name,
@@ -183,7 +187,7 @@ def of_seconds(runs: Sequence[Runs]) -> Part:
             for one in runs
         ),
         lessons=(
-            f"{credal.RACE}: one prior and one noise model, as many chains and steps as bde, no calibration.",
+            f"{BRIEF[credal.RACE]}: one prior and one noise model, as many chains and steps as bde, no calibration.",
         ),
         numbers={
             name: {
