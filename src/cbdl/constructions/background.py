@@ -62,9 +62,13 @@ class Background:
     """The background of a network, layer by layer."""
 
     layers: tuple[Layer, ...]
+    """What each layer sees, in the order in which features are given."""
 
     def known(self, features: Views) -> Array:
-        """(n,): the probability that no layer sees background, from features as they were given for training rows."""
+        """(n,): the probability that no layer sees background.
+
+        - `features`: of new rows, (n, D) or one matrix per layer, as they were given for the training rows
+        """
         views = _views(features, "features", tuple(len(own.center) for own in self.layers))
         value = sum((own.log_known(z) for own, z in zip(self.layers, views, strict=True)), torch.zeros(()))
         known = torch.as_tensor(value).exp()
@@ -72,11 +76,14 @@ class Background:
 
 
 def background(features: Views, y: ArrayLike, held_out: Views, share: float = 0.01) -> Background:
-    """The background of a network, from what its layers see: features of training rows, their labels (N,), and the
-    features of held-out rows.
+    """The background of a network, from what its layers see of rows whose classes are known.
 
-    Features are a matrix (N, D), or one per layer. About a `share` of the held-out rows are more likely background than
-    not; at their median the odds against it are 99 to 1. Each layer has the L-th part of both.
+    At the median of held-out rows the odds against background are 99 to 1. Of L layers each has an L-th of odds and share.
+
+    - `features`: of training rows, (N, D) or one matrix per layer
+    - `y`: their labels (N,)
+    - `held_out`: the features of rows that the network was not trained on
+    - `share`: about so many of the held-out rows are more likely background than not
 
     >>> rng = np.random.default_rng(0)
     >>> y = np.arange(400) % 2
@@ -107,9 +114,10 @@ def _layer(z: Tensor, labels: Tensor, held_out: Tensor, layers: int, share: floa
 
 
 def with_background(probs: ArrayLike, known: ArrayLike) -> IntervalCredalSet:
-    """The box of all members' sets: probabilities (..., m, J), how known the row is to each member (..., m).
+    """The box of all members' sets: from the smallest known p(y) to the largest known p(y) + 1 - known, class by class.
 
-    Class y has at least the smallest known p(y), and at most the largest known p(y) + 1 - known.
+    - `probs`: the members' probabilities (..., m, J)
+    - `known`: the probability (..., m) that a row is no background, by member
 
     >>> with_background([[[0.9, 0.1]]], [[0.5]]).lower
     array([[0.45, 0.05]])
