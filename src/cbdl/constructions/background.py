@@ -78,7 +78,7 @@ class Background:
 def background(features: Views, y: ArrayLike, held_out: Views, share: float = 0.01) -> Background:
     """The background of a network, from what its layers see of rows whose classes are known.
 
-    At the median of held-out rows the odds against background are 99 to 1. Of L layers each has an L-th of odds and share.
+    At the median of held-out rows the odds against background are 99 to 1. Layers share the odds and the share evenly.
 
     - `features`: of training rows, (N, D) or one matrix per layer
     - `y`: their labels (N,)
