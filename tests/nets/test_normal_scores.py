@@ -11,6 +11,7 @@ import cbdl
 from cbdl import recipe
 from cbdl.bayes.flat import Layout
 from cbdl.bayes.forward import Forward
+from cbdl.bayes.wide import Space, Stack
 from cbdl.nets.scores import NormalScores, bent_columns
 from rounding import assert_same
 
@@ -108,3 +109,13 @@ def test_a_network_with_scores_is_saved_and_loaded(tmp_path):
 def test_bad_quantiles_are_refused_with_words(quantiles, message):
     with pytest.raises(ValueError, match=message):
         cbdl.nets.mlp(2, 1, (4,), quantiles=quantiles)()
+
+
+def test_scores_of_a_batch_are_made_once_and_those_of_another_batch_anew():
+    scores = NormalScores([np.linspace(-1.0, 1.0, 31) ** 3])
+    stack, space = Stack([], scores), Space()
+    x, other = torch.randn(5, 1), torch.randn(5, 1)
+    made = space.inputs(stack, x)
+    torch.testing.assert_close(made, scores(x))
+    assert space.inputs(stack, x) is made
+    torch.testing.assert_close(space.inputs(stack, other), scores(other))

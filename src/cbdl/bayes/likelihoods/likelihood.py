@@ -62,6 +62,10 @@ class Likelihood(ABC):
         """The least scale of the noise (*event), standardised, where noise parameters are log scales."""
         return FLOOR
 
+    def floors(self, unit: Tensor) -> Tensor:
+        """The same, one for each coordinate of the event, flat."""
+        return torch.as_tensor(self.floor(unit)).to(unit).expand(unit.shape).reshape(-1)
+
     @abstractmethod
     def check(self, y: Tensor, whole: bool = True) -> None:
         """A ValueError if the targets (rows, *event) cannot come from this noise model.

@@ -56,10 +56,7 @@ class ModeObjective(PointObjective):
         loss, gradient = super().gradient(batch, step, steps)
         if noise.numel():
             # the scale is floor + exp(noise)
-            unit = self.cohort.unit
-            floor = (
-                torch.as_tensor(self.cohort.likelihood.floor(unit)).expand(unit.shape).reshape(-1).to(noise)
-            )
+            floor = self.cohort.likelihood.floors(self.cohort.unit).to(noise)
             slope = noise.exp() / (floor + noise.exp())
             gradient[:, -noise.shape[1] :] -= slope * self.determined / self.total
         return loss, torch.cat([gradient, torch.zeros_like(noise)], 1)

@@ -308,8 +308,7 @@ def _noise(cohort: Cohort, regression: _Regression, growth: Tensor) -> tuple[Ten
     if not isinstance(likelihood.scale, str):
         fixed = (likelihood.scale / cohort.unit.double()).reshape(-1).expand(shape)
         return fixed, cohort.initial_noise
-    unit = cohort.unit.double()
-    floor = torch.as_tensor(likelihood.floor(unit)).to(unit).expand(unit.shape).reshape(-1).expand(shape)
+    floor = likelihood.floors(cohort.unit.double()).expand(shape)
     sigma = _most_evident(regression, floor) * growth.double()
     noise = (sigma - floor).clamp_min(1e-12).log().to(cohort.initial_noise.dtype)
     return sigma, noise.reshape(cohort.initial_noise.shape)
