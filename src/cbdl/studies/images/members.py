@@ -20,6 +20,7 @@ from cbdl.bayes.methods import Dropout, Ensemble, MeanField, Method
 from cbdl.bayes.train import TrainingWarning
 from cbdl.data import Images
 from cbdl.engines import Local
+from cbdl.studies.images.varied import Varied
 
 LineUp = Literal["mean field", "ordinary", "robust", "dropout"]
 LINE_UPS: dict[LineUp, int] = {"ordinary": 4, "robust": 4, "mean field": 4, "dropout": 1}
@@ -44,6 +45,9 @@ class Training:
     dropout: float = 0.1
     half: bool = False
     """Whether convolutions are trained in bfloat16, where the processor has it; parameters stay in single precision."""
+    mirrored: bool = False
+    moved: int = 0
+    """How rows vary from epoch to epoch (`Varied`)."""
 
 
 def net_for(name: Net, images: Images) -> Callable[[], nn.Module]:
@@ -114,6 +118,8 @@ def trained(line_up: LineUp, place: int, how: Training, images: Images, seed: in
         # As many epochs as the profile has, for everyone: that more would help is known.
         warnings.simplefilter("ignore", TrainingWarning)
         with torch.autocast("cpu", torch.bfloat16, enabled=how.half and half_precision()):
+            if how.mirrored or how.moved:
+                return model.fit(Varied(x, images.y, how.mirrored, how.moved), stream=True)
             return model.fit(x, images.y)
 
 

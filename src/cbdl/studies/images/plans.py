@@ -20,12 +20,12 @@ class Plan:
 
 
 _GREY, _COLOUR = Training("lenet", 6, 2e-3), Training("resnet8", 6, 5e-3, half=True)
-_MANY, _FEW = Sizes(None, 2000, 2000, 300), Sizes(None, 2000, 800, 40)
+_MANY, _FEW = Sizes(None, 2000, 2000, 300, 300), Sizes(None, 2000, 800, 40, 100)
 _PAPER = Training("resnet20", 200, 1e-3)
 _DIGITS = Training("lenet", 5, 5e-3, batch=64)
 
 PLANS: dict[Profile, Plan] = {
-    "smoke": Plan({STAND_IN: _DIGITS}, {STAND_IN: Sizes(None, 200, 120, 40)}),
+    "smoke": Plan({STAND_IN: _DIGITS}, {STAND_IN: Sizes(None, 200, 120, 40, 40)}),
     "cpu": Plan(
         {name: _GREY if own.grey else _COLOUR for name, own in SOURCES.items()} | {STAND_IN: _DIGITS},
         {name: _MANY if own.grey else _FEW for name, own in SOURCES.items()} | {STAND_IN: Sizes()},
