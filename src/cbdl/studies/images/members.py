@@ -40,6 +40,7 @@ class Training:
     epochs: int
     rate: float
     batch: int = 128
+    schedule: Literal["cosine", "one-cycle"] = "cosine"
     temperature: float = 1.0
     """Of the mean-field members: the weight of KL(q || prior) / N; 1 is Bayes' rule."""
     dropout: float = 0.1
@@ -83,15 +84,17 @@ def model_for(line_up: LineUp, place: int, how: Training, images: Images, seed: 
     own = 1000 * seed + place
     plain = cbdl.likelihoods.Categorical(net)
     prior: cbdl.bayes.priors.PriorLike = PRIOR
-    method: Method = Ensemble(how.epochs, how.batch, how.rate, restarts=1)
+    method: Method = Ensemble(how.epochs, how.batch, how.rate, restarts=1, schedule=how.schedule)
     if line_up == "mean field":
         prior = cbdl.priors.seeded(PRIOR, LINE_UPS[line_up], seed=1000 * seed)[place]
-        method = MeanField(how.epochs, how.batch, how.rate, temperature=how.temperature)
+        method = MeanField(
+            how.epochs, how.batch, how.rate, temperature=how.temperature, schedule=how.schedule
+        )
     elif line_up == "robust":
         plain = cbdl.constructions.robust(net, LINE_UPS[line_up], LEAST)[place]
         own += 100
     elif line_up == "dropout":
-        method = Dropout(how.epochs, how.batch, how.rate, p=how.dropout)
+        method = Dropout(how.epochs, how.batch, how.rate, p=how.dropout, schedule=how.schedule)
         own += 200
     return cbdl.CBDL(
         [prior],
