@@ -1,15 +1,15 @@
 """What rows are rejected by in our line: the probability of an error, as corrupted validation rows teach it.
 
-Networks are surer of themselves than they should be where rows differ from those of training. So one power of their
-probabilities is chosen on validation rows that are corrupted, at which 1 - p(named class) is the probability of an
-error. How far the set reaches for that class says more on some data sets than on others: what it counts for is chosen
-on the same rows.
+Networks are surer of themselves than they should be where rows differ from those of training. One power of their
+probabilities makes 1 - p(named class) the probability of an error on validation rows that are corrupted. How far the
+set reaches for that class says more on some data sets than on others. Whether the power is taken, and what the width
+counts for, is what serves best on the same rows.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -18,7 +18,7 @@ from cbdl import constructions
 from cbdl.evaluate.estimate import Floats
 from cbdl.evaluate.rejection import rejection_area
 
-WEIGHTS = (0.0, 0.05, 0.1, 0.2, 0.5)
+WEIGHTS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5)
 """What a width of 1 may count for."""
 
 
@@ -52,17 +52,16 @@ class Rejector:
 
         By the mean area under accuracy-rejection; members (n, m, J) by logarithm, known (n, m), point (n, J).
         """
-        size, y = len(labels), np.tile(labels, len(point) // len(labels))
-        first = cls(best_power(members, y), 0.0)
-        error, width = first.parts(members, known, point)
-        right = point.argmax(-1) == y
+        y = np.tile(labels, len(point) // len(labels))
+        right = (point.argmax(-1) == y).reshape(-1, len(labels))
 
-        def area(weight: float) -> float:
-            doubt = error + weight * width
-            sets = (slice(a, a + size) for a in range(0, len(y), size))
-            return float(np.mean([rejection_area(right[s], doubt[s])(np.ones((1, size)))[0] for s in sets]))
+        def area(own: Rejector) -> float:
+            doubts = own(members, known, point).reshape(right.shape)
+            sets = zip(right, doubts, strict=True)
+            return float(np.mean([rejection_area(r, d)(np.ones((1, len(r))))[0] for r, d in sets]))
 
-        return replace(first, weight=max(WEIGHTS, key=area))
+        # of equal ones the first, which is the plainest
+        return max((cls(p, w) for p in (1.0, best_power(members, y)) for w in WEIGHTS), key=area)
 
     def parts(self, members: Floats, known: Floats, point: Floats) -> tuple[Floats, Floats]:
         """The probability (n,) of an error, and the width (n,)."""
