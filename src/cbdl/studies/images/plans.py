@@ -29,7 +29,7 @@ _LEARNING = {
 }
 _MANY, _FEW = Sizes(None, 2000, 2000, 300, 300), Sizes(None, 2000, 800, 40, 100)
 _PAPER = Training("resnet20", 200, 1e-3)
-_DIGITS = Training("lenet", 5, 5e-3, batch=64)
+_DIGITS = Training("lenet", 4, 1e-2, batch=64)
 
 PLANS: dict[Profile, Plan] = {
     "smoke": Plan({STAND_IN: _DIGITS}, {STAND_IN: Sizes(None, 200, 120, 40, 40)}),
