@@ -27,7 +27,7 @@ _LEARNING = {
     "cifar": replace(_COLOUR, mirrored=True),
     "svhn": _COLOUR,  # the mirror image of a digit is none
 }
-_MANY, _FEW = Sizes(None, 2000, 2000, 300, 300), Sizes(None, 2000, 800, 40, 100)
+_MANY, _FEW = Sizes(None, 2000, None, 300, 300), Sizes(None, 2000, 800, 40, 100)
 _PAPER = Training("resnet20", 200, 1e-3)
 _DIGITS = Training("lenet", 4, 1e-2, batch=64)
 
