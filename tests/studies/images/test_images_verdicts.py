@@ -29,7 +29,12 @@ def numbers(source, auroc, area):
         "corrupted": {
             noise: {
                 str(s): {
-                    line: {**uncertain, "epistemic": 0.1 * s, "area": area.get(line, 0.5), "area_error": 0.6}
+                    line: {
+                        **uncertain,
+                        "epistemic": 0.1 * s,
+                        **{name: area.get(line, 0.5) for name in ("area", "area_total")},
+                        **{"area_error": 0.6, "area_epistemic": 0.4},
+                    }
                     for line in LINES
                 }
                 for s in SEVERITIES
@@ -74,7 +79,8 @@ def test_claims_compare_high_with_low_severity_and_lines_with_each_other():
     own = list(verdicts.claims(table({CBDL: 0.9}, {CBDL: 0.7, EBNN: 0.8}, ("mnist",))))
     assert by_words(own, "EU of CBDL").value == pytest.approx(0.35)  # (0.4 + 0.5) / 2 - 0.1
     assert by_words(own, "AU of EBNN, high").reached is False
-    assert by_words(own, "area, CBDL - EBNN").value == pytest.approx(-0.1)
+    assert by_words(own, "area by total, CBDL - EBNN").value == pytest.approx(-0.1)
+    assert by_words(own, "area by EU, CBDL - BNN").value == 0
     assert by_words(own, "increase of AU").value == pytest.approx(0.0)
     assert by_words(own, "by its AU").value == pytest.approx(0.4)
 

@@ -32,11 +32,8 @@ def claims(table: Table) -> Iterator[Goal]:
     sources = [source for source in table.sources if CBDL in table.lines(source)]
     for source in sources:
         yield from _growing(table, source)
-    for source in sources:
-        if source.grey:
-            for other in (EBNN, BNN):
-                gain = table.over_noises(source, CBDL, "area") - table.over_noises(source, other, "area")
-                yield Goal(f"(2) {source.title}: area, CBDL - {other}", 0.0, None, gain, strict=True)
+    for source in filter(lambda own: own.grey, sources):
+        yield from _rejecting(table, source)
     for source in sources:
         ratios = [
             _ratio(table, source, name, "aleatoric") - _ratio(table, source, name, "epistemic")
@@ -57,6 +54,14 @@ def _growing(table: Table, source: Source) -> Iterator[Goal]:
     ):
         low, high = (table.over_noises(source, line, measure, LEVELS[level]) for level in ("low", "high"))
         yield Goal(f"(1) {source.title}: {words} of {line}, high - low", 0.0, None, high - low, strict=True)
+
+
+def _rejecting(table: Table, source: Source) -> Iterator[Goal]:
+    """By each line's own quantities: all of them name the same or nearly the same classes."""
+    for what, words in (("area_total", "total"), ("area_epistemic", "EU")):
+        for other in (EBNN, BNN):
+            gain = table.over_noises(source, CBDL, what) - table.over_noises(source, other, what)
+            yield Goal(f"(2) {source.title}: area by {words}, CBDL - {other}", 0.0, None, gain, strict=True)
 
 
 def _ratio(table: Table, source: Source, foreign: str, measure: str) -> float:
