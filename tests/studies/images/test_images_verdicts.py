@@ -33,7 +33,8 @@ def numbers(source, auroc, area):
                         **uncertain,
                         "epistemic": 0.1 * s,
                         **{name: area.get(line, 0.5) for name in ("area", "area_total")},
-                        **{"area_error": 0.6, "area_epistemic": 0.4},
+                        "area_error": 0.6,
+                        "area_epistemic": 0.4,
                     }
                     for line in LINES
                 }
