@@ -10,15 +10,13 @@ import pytest
 import cbdl
 
 PACKAGE = Path(cbdl.__file__).parent
-GROUND = {"files", "labels", "memory", "nets", "shown"}
+GROUND = {"ground", "nets"}
 """Rooms that know no other; `nets` holds networks by name."""
+MODEL = {"steps", "prediction", "evaluate", "store", "engines", "bayes", "credal", *GROUND}
 BELOW: dict[str, set[str]] = {
-    "files": set(),
-    "memory": set(),
+    "ground": set(),
     "nets": set(),
-    "labels": set(),
-    "shown": set(),
-    "credal": {"labels", "memory", "shown"},
+    "credal": {"ground"},
     "bayes": {"credal", *GROUND},
     "engines": {"bayes", *GROUND},
     "store": {"bayes", *GROUND},
@@ -26,47 +24,12 @@ BELOW: dict[str, set[str]] = {
     "constructions": {"bayes", "credal", *GROUND},
     "data": {*GROUND},
     "prediction": {"bayes", "credal", *GROUND},
-    "left_out": {"prediction", "bayes", "credal", *GROUND},
-    "missing": {"prediction", "bayes", "credal", *GROUND},
-    "fitting": {"left_out", "prediction", "engines", "bayes", "credal", *GROUND},
-    "model": {
-        "fitting",
-        "left_out",
-        "missing",
-        "prediction",
-        "evaluate",
-        "store",
-        "engines",
-        "bayes",
-        "credal",
-        *GROUND,
-    },
+    "steps": {"prediction", "engines", "bayes", "credal", *GROUND},
+    "model": MODEL,
     "baselines": {"model", "bayes", "credal", *GROUND},
     "recipe": {"bayes", *GROUND},
-    "estimators": {
-        "model",
-        "store",
-        "left_out",
-        "recipe",
-        "prediction",
-        "evaluate",
-        "bayes",
-        "credal",
-        *GROUND,
-    },
-    "tables": {
-        "model",
-        "missing",
-        "left_out",
-        "recipe",
-        "prediction",
-        "evaluate",
-        "store",
-        "engines",
-        "bayes",
-        "credal",
-        *GROUND,
-    },
+    "estimators": {"model", "store", "steps", "recipe", "prediction", "evaluate", "bayes", "credal", *GROUND},
+    "tables": {"model", "recipe", *MODEL},
     "plots": {"model", "prediction", "evaluate", "bayes", "credal", "data", *GROUND},
 }
 BELOW["report"] = {"plots", *BELOW["plots"], *BELOW["tables"], "tables"}

@@ -29,12 +29,12 @@ from cbdl.bayes.train import Run
 from cbdl.credal import Array, CategoricalCredalSet, CredalSet
 from cbdl.engines import Auto, Engine, Task, check_engine, tasks
 from cbdl.evaluate.conformal import Calibration, Conformity, calibrate, conformity
-from cbdl.fitting import Fitted, Fitting, continued, verdict
-from cbdl.labels import check_labels, numbers_of
-from cbdl.left_out import FEW, FOLDS, How, LeftOut, by_weights, check_how
-from cbdl.missing import MOST, Choice, Encoder, completions, hull, input_quantiles
+from cbdl.ground.labels import check_labels, numbers_of
+from cbdl.ground.shown import html_table
 from cbdl.prediction import DRAWS, Form, check_form, predict
-from cbdl.shown import html_table
+from cbdl.steps.fitting import Fitted, Fitting, continued, verdict
+from cbdl.steps.left_out import FEW, FOLDS, How, LeftOut, by_weights, check_how
+from cbdl.steps.missing import MOST, Choice, Encoder, completions, hull, input_quantiles
 
 
 class CBDL:

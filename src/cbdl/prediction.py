@@ -15,7 +15,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from cbdl import memory
 from cbdl.bayes.cohort import Member
 from cbdl.bayes.learned import Learned
 from cbdl.bayes.predictive import averages, descriptions, moments, normals
@@ -28,6 +27,7 @@ from cbdl.credal import (
     NormalCredalSet,
 )
 from cbdl.credal.floor import class_floor, line_floor, normal_floor, weightings
+from cbdl.ground import memory
 
 Form = Literal["mixture", "normal"]
 """How a member predicts one real number: the mixture of its draws' Normals, or the Normal of the same moments."""

@@ -17,9 +17,9 @@ from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from cbdl import files
 from cbdl.data.catalogue import DataSet, Source
 from cbdl.data.formats import DataError
+from cbdl.ground import files
 
 BLOCK = 1 << 20
 ATTEMPTS = 4

@@ -25,10 +25,10 @@ from cbdl.estimators import saved
 from cbdl.estimators.networks import Architecture
 from cbdl.estimators.weights import Floats, merged
 from cbdl.evaluate.conformal import Conformity, conformity
-from cbdl.left_out import folds_for
 from cbdl.model import CBDL, load
 from cbdl.nets.scores import Columns
 from cbdl.prediction import averaged
+from cbdl.steps.left_out import folds_for
 from cbdl.store import ModelError
 
 ROWS = 4096

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from cbdl import files
 from cbdl.credal import (
     Array,
     ArrayLike,
@@ -25,6 +24,7 @@ from cbdl.credal import (
     MixtureCredalSet,
     NormalCredalSet,
 )
+from cbdl.ground import files
 
 Predicted: TypeAlias = "CredalSet | ArrayLike | str | Path"
 """A credal set; probabilities (n, J) or of m members (n, m, J); the path of a file that `save` wrote."""

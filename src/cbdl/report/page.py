@@ -15,7 +15,8 @@ from pathlib import Path
 from string import Template
 from typing import Any, TypeAlias
 
-from cbdl import files, plots
+from cbdl import plots
+from cbdl.ground import files
 from cbdl.report.svg import inline
 
 WIDE = 6.5

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cbdl import memory
 from cbdl.bayes.cohort import Cohort, Member
 from cbdl.bayes.data import Data, Standard
 from cbdl.bayes.flat import Layout
@@ -24,6 +23,7 @@ from cbdl.bayes.likelihoods import Likelihood
 from cbdl.bayes.methods import Method, Posterior
 from cbdl.bayes.predictive import activations
 from cbdl.bayes.priors import PriorLike
+from cbdl.ground import memory
 from cbdl.nets import Net
 from cbdl.store.codec import decode, encode
 from cbdl.store.folder import MANIFEST, Tensors, read_manifest, read_tensors, write_folder

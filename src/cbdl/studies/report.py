@@ -7,7 +7,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from cbdl import files, plots, report
+from cbdl import plots, report
+from cbdl.ground import files
 from cbdl.report import Block, Figure, Page, Section, Table, reproduction
 from cbdl.studies.part import Part
 from cbdl.tables.files import UsageError

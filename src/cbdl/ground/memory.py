@@ -39,7 +39,10 @@ def limit(given: int | None = None) -> int:
 
 
 def set_limit(value: int | None) -> None:
-    """Set the limit of this process; None: back to the environment's, or 1 GiB."""
+    """Set the limit of this process.
+
+    - `value`: bytes, at least 1 MiB; None: back to the environment's, or 1 GiB
+    """
     global _limit
     _limit = None if value is None else _checked(value, "max_memory")
 

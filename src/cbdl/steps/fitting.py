@@ -20,7 +20,7 @@ from cbdl.bayes.priors import Normal, PriorLike
 from cbdl.bayes.rows import Data, TrainingData
 from cbdl.bayes.train import Run
 from cbdl.engines import Engine, Task, crew_kept, train, without_folds
-from cbdl.left_out import LeftOut, by_folds, check_folds, sharpened_by_folds
+from cbdl.steps.left_out import LeftOut, by_folds, check_folds, sharpened_by_folds
 
 
 @dataclass(frozen=True)
