@@ -25,6 +25,7 @@ from cbdl.bayes.named import by_number
 from cbdl.bayes.plausible import Plausibility, check_cut
 from cbdl.bayes.predictive import averages, simulate
 from cbdl.bayes.priors import PriorLike
+from cbdl.bayes.tails import Tail
 from cbdl.bayes.train import Run
 from cbdl.credal import Array, CategoricalCredalSet, CredalSet
 from cbdl.engines import Auto, Engine, Task, check_engine, tasks
@@ -49,7 +50,8 @@ class CBDL:
     `plausible` leaves out members that the data refute (`CBDL.plausible`): 0 keeps every one, as the paper does, 1 the
     likeliest only. With `chains="extremes"` every chain of a method that has some (`MCLMC`, `HMC`) is an extreme of the
     predictions, so that what chains that do not mix leave open is part of the set. With `sharpen=True` rows that are
-    left out by folds decide how sure every member may be of classes (`sharpness`). `labels` are the names of the
+    left out by folds decide how sure every member may be of classes (`sharpness`), and how far off one real outcome
+    (`tails`). `labels` are the names of the
     classes in the order of the networks' outputs; None: if targets are words, these in alphabetical order.
     `standardize=False` uses inputs and targets as they are, so that priors mean what they say.
 
@@ -255,6 +257,11 @@ class CBDL:
     def sharpness(self) -> Mapping[tuple[int, int], float]:
         """Of members (k, s): the power to which their class probabilities are raised, if `sharpen` was asked for."""
         return self.learned.sharpness
+
+    @property
+    def tails(self) -> Mapping[tuple[int, int], Tail]:
+        """Of members (k, s): the share and width of the wide Normal in their mixtures, if `sharpen` was asked for."""
+        return self.learned.tails
 
     # --- inference ------------------------------------------------------------------------------------------
 
