@@ -31,7 +31,7 @@ MEASURES = tuple(
     for name in (
         "areas", "calibration", "controllers", "curves", "folds", "forecasts", "lines", "measures", "members",
         "offsets", "physics", "quadratic", "regions", "runs", "samples", "scores", "speeds", "splits", "traces",
-        "tracks", "vehicle", "views", "windows", "worlds",
+        "track_files", "tracks", "vehicle", "views", "windows", "worlds",
     )
 )  # fmt: skip
 """The code that decides what is measured."""
