@@ -40,7 +40,7 @@ def of_track(world: World) -> Part:
         name="track",
         title=f"{world.track.name}, {world.track.length:.0f} m",
         text=f"Speeds at a gain of 1; {world.cars} cars: two drivers, four lines, gains "
-        f"{', '.join(f'{gain:g}' for gain in world.length.gains)}, {world.length.traces:g} s each.",
+        f"{', '.join(f'{gain:g}' for gain in world.length.gains)}, {world.duration:.0f} s each.",
         header=("line", "length (m)", "lap (s)", "slowest (m/s)", "fastest (m/s)"),
         rows=tuple(rows),
         lessons=(),

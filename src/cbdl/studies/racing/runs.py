@@ -31,7 +31,7 @@ MEASURES = tuple(
     for name in (
         "areas", "calibration", "controllers", "curves", "folds", "forecasts", "lines", "measures", "members",
         "offsets", "physics", "quadratic", "regions", "runs", "samples", "scores", "speeds", "splits", "traces",
-        "tracks", "vehicle", "views", "windows", "worlds",
+        "track_files", "tracks", "vehicle", "views", "windows", "worlds",
     )
 )  # fmt: skip
 """The code that decides what is measured."""
@@ -100,7 +100,7 @@ def _key(world: World, plan: Plan, case: Case, name: str) -> dict[str, Any]:
         "split": f"{case.split}-{case.setting}-{case.seed}",
         "contestant": name,
     }
-    settings = [plan.epochs, plan.most, plan.tests, *vars(plan.length).values()]
+    settings = [plan.epochs, plan.most, plan.tests, plan.draws, *vars(plan.length).values()]
     tracks = [content(world.track), content(world.other_track)]
     return {**words, "settings": [list(x) if isinstance(x, tuple) else x for x in settings], "tracks": tracks,
             "code": code(*MEASURES)}  # fmt: skip
@@ -168,10 +168,10 @@ def _run(case: Case, line_up: LineUp | None, own: Cut, plan: Plan) -> dict[str, 
     epochs = max(1, round(line_up.epochs * plan.epochs))
     trained = train(line_up, own.train, own.folds, case.seed, epochs)
     calibration = _calibrated(trained, own) if line_up.by_fold else None
-    seen = trained.forecast(own.validation), own.validation.future[..., :2]
+    seen = trained.forecast(own.validation, plan.draws), own.validation.future[..., :2]
     tests, drawn = {}, {}
     for name, windows in own.tests.items():
-        forecast, y = trained.forecast(windows), windows.future[..., :2]
+        forecast, y = trained.forecast(windows, plan.draws), windows.future[..., :2]
         tests[name] = measures.measured(forecast, y, seen, calibration, case.seed)
         if name in (IN, RACE):
             drawn[name] = samples.samples(windows, forecast, calibration)
