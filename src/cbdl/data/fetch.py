@@ -38,6 +38,9 @@ def folder(given: str | Path | None = None) -> Path:
     """Where data sets are: the folder given, the environment's CBDL_DATA, or cbdl/ in the user's cache.
 
     - `given`: a folder that goes before the others
+
+    >>> folder("downloads")
+    PosixPath('downloads')
     """
     if given is not None:
         return Path(given)
