@@ -29,7 +29,7 @@ MADE = {
 OBJECTS = {
     "cohort": "cbdl.bayes.cohort.Cohort",
     "data": "cbdl.bayes.rows.Data",
-    "family": "cbdl.bayes.priors.Family",
+    "family": "cbdl.bayes.priors.prior.Family",
     "forward": "cbdl.bayes.forward.Forward",
     "likelihood": "cbdl.bayes.likelihoods.Likelihood",
     "posterior": "cbdl.bayes.methods.protocol.Posterior",
