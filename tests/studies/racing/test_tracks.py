@@ -145,7 +145,10 @@ BAD = {
         replaced(3, "1.0, 2.0, 1.1"),
         "line 3: 3 columns, separated by ','; a centre-line file has 4: x_m",
     ),
-    "a race line": (replaced(2, "0.0;1;2;3;4;5;6"), "line 2: 7 columns, separated by ';'.*x_m, y_m.*another kind of file"),
+    "a race line": (
+        replaced(2, "0.0;1;2;3;4;5;6"),
+        "line 2: 7 columns, separated by ';'.*x_m, y_m.*another kind of file",
+    ),
     "no width": (
         replaced(5, HEADER[0][:0] + "{}, {}, 1.1, 0".format(*wavy_points()[3])),
         "line 5: the width to the left",

@@ -30,9 +30,7 @@ def find_file(path: Path, pattern: str) -> Path:
     return path
 
 
-def read_numbers(
-    file: Path, columns: Sequence[str], kind: str, usual: str
-) -> tuple[FloatArray, list[int]]:
+def read_numbers(file: Path, columns: Sequence[str], kind: str, usual: str) -> tuple[FloatArray, list[int]]:
     """The numbers of a file (N, columns), and the line each row stands on; `usual` is how such files are separated."""
     lines = [(n, line.strip()) for n, line in enumerate(_text(file, kind).splitlines(), start=1)]
     comments = [line.lstrip("# ") for _, line in lines if line.startswith("#")]
@@ -43,7 +41,9 @@ def read_numbers(
         raise ValueError(f"{file}: no rows of numbers; a {kind} file has the columns {', '.join(columns)}")
     separator = _separator(filled[0][1], len(columns), usual)
     names = _named(comments, columns)
-    rows = [_numbers(f"{file}, line {n}", line.split(separator), names, kind, separator) for n, line in filled]
+    rows = [
+        _numbers(f"{file}, line {n}", line.split(separator), names, kind, separator) for n, line in filled
+    ]
     return np.array(rows)[:, [names.index(name) for name in columns]], [n for n, _ in filled]
 
 
