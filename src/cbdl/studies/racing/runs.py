@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cbdl.studies.kept import Shelf
-from cbdl.studies.racing import measures, samples
+from cbdl.studies.racing import measures, samples, shapes
 from cbdl.studies.racing.calibration import OutOfFold, out_of_fold
 from cbdl.studies.racing.curves import FloatArray
 from cbdl.studies.racing.folds import Fold, random_folds, track_folds
@@ -30,8 +30,8 @@ MEASURES = tuple(
     f"studies/racing/{name}.py"
     for name in (
         "areas", "calibration", "controllers", "curves", "folds", "forecasts", "lines", "measures", "members",
-        "offsets", "physics", "quadratic", "regions", "runs", "samples", "scores", "speeds", "splits", "traces",
-        "track_files", "tracks", "vehicle", "views", "windows", "worlds",
+        "offsets", "physics", "quadratic", "regions", "runs", "samples", "scores", "shapes", "speeds", "splits",
+        "traces", "track_files", "tracks", "vehicle", "views", "windows", "worlds",
     )
 )  # fmt: skip
 """The code that decides what is measured."""
@@ -113,7 +113,7 @@ def _said(result: Result, there: bool) -> str:
     for test, own in result.tests.items():
         region = own["regions"].get(measures.CALIBRATED) or own["regions"].get(measures.CBDL)
         held = "" if region is None else f", trajectories held at 0.9 {region['0.9']['multi']:.3f}"
-        parts.append(f"{test}: ADE {own['scores']['ade']:.3f} m{held}")
+        parts.append(f"{test}: ADE {own['scores'][measures.PLAIN]['ade']:.3f} m{held}")
     what = f"{case.split} split, {'all lines' if case.setting == 'in' else 'without race line'}, seed {case.seed}"
     return f"  {what}, {result.line_up}{' (kept)' if there else ''}: {'; '.join(parts)}"
 
@@ -175,6 +175,7 @@ def _run(case: Case, line_up: LineUp | None, own: Cut, plan: Plan) -> dict[str, 
         tests[name] = measures.measured(forecast, y, seen, calibration, case.seed)
         if name in (IN, RACE):
             drawn[name] = samples.samples(windows, forecast, calibration)
+            tests[name]["shapes"] = shapes.shapes(forecast, y)
     return {"tests": tests, "samples": drawn}
 
 
