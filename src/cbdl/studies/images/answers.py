@@ -26,7 +26,7 @@ JUDGED = 500
 """Validation rows, the first, that members with draws are asked about: enough to find the best of four."""
 _HERE = "studies/images"
 LEARNING = (
-    *(f"{_HERE}/{name}.py" for name in ("members", "sources")),
+    *(f"{_HERE}/{name}.py" for name in ("members", "sources", "varied")),
     *("bayes", "nets", "data/images.py", "data/formats.py", "constructions/robust.py"),
 )
 """The code that decides what members learn."""
@@ -99,6 +99,8 @@ def _draws(model: cbdl.CBDL, own: Rows, scale: Scale, seed: int) -> Arrays:
     weights = weightings(DRAWS)
     told = {VALIDATION, CLEAN, *own.foreign}
     for name, make in own.sets(seed).items():
+        if name.startswith(f"{VALIDATION} "):  # what is chosen on these is chosen for points
+            continue
         some = weights if name in told else weights[:1]
         x = scale(make()[:JUDGED] if name == VALIDATION else make())
         probs, entropy = averages(model.learned, x.to(model.device), some)
