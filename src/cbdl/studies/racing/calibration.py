@@ -89,7 +89,7 @@ def out_of_fold(parts: Scored, powers: Sequence[float] = POWERS) -> OutOfFold:
     typical = np.exp(np.log(np.concatenate([forecast.scale[:, 0] for forecast, _ in parts])).mean(axis=0))
     choices = [Scales(typical, power) for power in powers]
     own = [(scales, _scores(scales, parts)) for scales in choices]
-    scales, values = min(own, key=lambda pair: _log_width(*pair, parts))
+    scales, values = min(own, key=lambda pair: _log_width(pair[0], pair[1], parts))
     density, _ = min((_likeliest(scales, parts) for scales in choices), key=lambda pair: pair[1])
     return OutOfFold(values, scales, density)
 
