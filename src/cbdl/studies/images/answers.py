@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 import cbdl
-from cbdl import constructions, files
+from cbdl import constructions
 from cbdl.bayes.predictive import averages
 from cbdl.credal.floor import weightings
+from cbdl.ground import files
 from cbdl.studies.images import layers
 from cbdl.studies.images.members import LineUp, Scale, Training, device, trained
 from cbdl.studies.images.sources import CLEAN, DIGITS, SOURCES, VALIDATION, Rows, Sizes, rows
