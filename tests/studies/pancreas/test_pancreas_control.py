@@ -10,6 +10,7 @@ from cbdl.studies.pancreas import (
     Basal,
     BasalBolus,
     Cases,
+    Decision,
     Forecaster,
     Moment,
     Oracle,
@@ -168,6 +169,28 @@ def test_days_share_their_sensors_noise_and_count_what_was_held():
     assert not own.held[2, 20:].any()
     np.testing.assert_array_equal(own.doses[own.held], 1.0)
     assert np.isfinite(own.glucose).all()
+
+
+def test_a_day_without_a_single_reading_is_a_day_of_basal():
+    lanes = Cases(("adult#001", "child#001"), (0,), (150.0,), minutes=100).repeated(1)
+    with pytest.warns(SensorWarning, match="2 of 2 sensors say nothing"):
+        own = run(controller(2), lanes, np.ones((2, 20), dtype=bool))
+    assert own.held.all()
+    assert np.isnan(own.forecast.middle).all()
+    np.testing.assert_array_equal(own.glucose, run(Basal(), lanes).glucose)
+
+
+@pytest.mark.parametrize("dose", [-0.5, np.nan, np.inf, 1e6])
+def test_doses_out_of_bounds_end_a_closed_loop_with_words(dose):
+    class Wrong:
+        def decide(self, moment):
+            return Decision.plain(np.array([1.0, dose]))
+
+    lanes = Cases(("adult#001", "child#001"), (0,), (150.0,), minutes=10).repeated(1)
+    with pytest.raises(
+        ValueError, match=r"insulin\[1, 0\] is .* between 0 and 60: insulin is a rate in U/min"
+    ):
+        run(Wrong(), lanes)
 
 
 def test_it_drives_the_gymnasium_environment_through_dropouts():
