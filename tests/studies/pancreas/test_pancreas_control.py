@@ -71,8 +71,8 @@ def test_more_insulin_for_higher_glucose_within_bounds_and_less_for_wider_region
 
 
 def test_networks_that_take_insulin_for_sugar_are_not_believed_far_from_the_target():
-    """They say that a dose raises glucose by 3 mg/dL: at 290 the best plan is none, at 80 all there is."""
-    own = controller(3, dose=3.0, generations=12)
+    """They say that a dose above basal raises glucose: at 290 the best plan would be none, at 80 all there is."""
+    own = controller(3, dose=3.0, offset=-30.0, generations=12)
     readings = np.array([80.0, 150.0, 290.0])
     fill(own, readings)
     doses = own.dose(readings).doses
