@@ -22,7 +22,7 @@ from cbdl.studies.pancreas.comparison import (
     summary,
     unsafe,
 )
-from cbdl.studies.pancreas.controllers import highest_dose
+from cbdl.studies.pancreas.controllers import HIGH_READING, LOW_READING, highest_dose
 from cbdl.studies.pancreas.cost import TARGET, Weights
 from cbdl.studies.pancreas.forecasts import LOOKS
 from cbdl.studies.pancreas.members import ALPHAS, LINE_UPS, OURS, SEEDS, Trained
@@ -85,7 +85,8 @@ def of_patients(results: Results) -> Part:
             f"Controllers plan 5 doses of 5 minutes by CMA-ES and look {LOOKS} times 5 steps ahead. The cost: "
             f"{w.target:g} ((G_m - {TARGET:g}) / 50)^2 + {w.unsafe:g} times the squared distances / 50 of G_l below "
             f"{70 + w.margin:g} and of G_u above {300 - w.margin:g}, and {w.insulin:g} per dose. These numbers were "
-            f"chosen on other patients: {', '.join(TUNED_ON)}.",
+            f"chosen on other patients: {', '.join(TUNED_ON)}. Above a reading of {HIGH_READING:g} plans hold at least "
+            f"basal insulin, below {LOW_READING:g} at most; the oracle's are free.",
         ),
         numbers={"patients": numbers, "settings": settings()},
     )
