@@ -168,7 +168,8 @@ def _applied(weight: Tensor, x: Tensor) -> Tensor:
 def _asked(group: Group, x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance (N, m, R) of one group for inputs (N, R, inputs), a bounded number of rows at a time."""
     some = max(1, BLOCK // (x.shape[0] * group.width))
-    parts = [group.rest(group.first(own)) for own in x.split(some, 1)]
+    starts = range(0, x.shape[1], some)
+    parts = [group.rest(group.first(x[:, a : a + some])) for a in starts]
     mean, variance = (torch.cat(own, 2) for own in zip(*parts, strict=True))
     return mean, variance
 
