@@ -131,3 +131,40 @@ def test_bullets_and_fields_are_shown_as_parameters():
     assert ":param c: other" in shown
     assert ">>> 1" in shown
     assert "rows of a step" in described.fields(cbdl.MeanField)["batch_size"].lower()
+
+
+WITHOUT_EXAMPLE = {
+    # what functions answer with: the examples are theirs
+    *(
+        "Array",
+        "Averaged",
+        "Background",
+        "Certified",
+        "Decalibration",
+        "Decomposition",
+        "Detection",
+        "Estimate",
+    ),
+    *("LabelCoverage", "Rejection", "Reliability", "Saved", "DataSet", "Completed", "Completions"),
+    # what is there to be written by others, and what engines are made of
+    *("Likelihood", "Prior", "Origin", "Engine", "Method", "Encoder", "Net", "Coordinates", "Auto", "Task"),
+    *("check_engine", "crew_kept", "tasks", "train", "without_folds", "agree", "check_scale", "hull"),
+    *("input_quantiles", "completions", "complete", "quantile_choices"),
+    # the network, a file of megabytes, a server, or a model with chains: the guides have them
+    *("fetch", "read_cifar", "read_svhn", "application", "of_images", "run", "rhat", "available"),
+}
+
+
+def test_whatever_a_user_calls_has_an_example():
+    rooms = [cbdl, constructions, credal, data, engines, evaluate, likelihoods, nets, plots, priors, serve]
+    rooms += [cbdl.baselines, cbdl.memory, cbdl.missing]
+    without = set()
+    for room in rooms:
+        own = [n for n, v in vars(room).items() if getattr(v, "__module__", "").startswith(room.__name__)]
+        for name in getattr(room, "__all__", own):
+            value = getattr(room, name)
+            is_error = inspect.isclass(value) and issubclass(value, Exception)
+            if name[0] != "_" and (inspect.isclass(value) or inspect.isfunction(value)) and not is_error:
+                without |= {name} if ">>>" not in (value.__doc__ or "") else set()
+    assert without <= WITHOUT_EXAMPLE, f"without an example: {sorted(without - WITHOUT_EXAMPLE)}"
+    assert without >= WITHOUT_EXAMPLE, f"has an example now: {sorted(WITHOUT_EXAMPLE - without)}"

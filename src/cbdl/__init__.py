@@ -31,7 +31,9 @@ if _TYPE_CHECKING:
         NormalCredalSet,
     )
     from cbdl.estimators import CredalClassifier, CredalRegressor
+    from cbdl.ground import memory
     from cbdl.model import CBDL
+    from cbdl.steps import missing
     from cbdl.tables.frames import load
 
 __version__ = _version("cbdl")
@@ -65,6 +67,8 @@ __all__ = [
     "evaluate",
     "likelihoods",
     "load",
+    "memory",
+    "missing",
     "nets",
     "plots",
     "priors",
@@ -76,6 +80,8 @@ _ROOMS = {
         for name in ("baselines", "constructions", "credal", "data", "engines", "evaluate", "nets", "plots")
     },
     "likelihoods": "cbdl.bayes.likelihoods",
+    "memory": "cbdl.ground.memory",
+    "missing": "cbdl.steps.missing",
     "priors": "cbdl.bayes.priors",
 }
 _HOMES = {

@@ -78,6 +78,14 @@ def single_bnn(model: CBDL, X: Any, samples: int = 20, member: tuple[int, int] |
     - `model`: a trained `cbdl.CBDL`
     - `X`: inputs, as in `CBDL.predict`
     - `samples`: draws of the parameters behind a prediction
+
+    >>> import numpy as np
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> model = mc_dropout(lambda: nn.Sequential(nn.Linear(1, 8), nn.ReLU(), nn.Linear(8, 2)), Dropout(epochs=2))
+    >>> model.verbose = False
+    >>> alone = single_bnn(model.fit(X, X[:, 0] > 0), X)
+    >>> alone.aleatoric.shape, bool((alone.epistemic >= 0).all())   # expected entropy, mutual information
+    ((20,), True)
     """
     k, s = best_member(model) if member is None else member
     names = [(m.k, m.s) for m in model.learned.members]
@@ -90,6 +98,13 @@ def best_member(model: CBDL) -> tuple[int, int]:
     """(k, s) of the member with the lowest validation NLL; without validation data, with the lowest training NLL.
 
     - `model`: a trained `cbdl.CBDL`
+
+    >>> import numpy as np
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> model = deep_ensemble(lambda: nn.Linear(1, 2), 3, Ensemble(epochs=2))
+    >>> model.verbose = False
+    >>> best_member(model.fit(X, X[:, 0] > 0)) in [(0, 0), (1, 0), (2, 0)]
+    True
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CollapseWarning)
@@ -228,6 +243,9 @@ def deep_ensemble(
     - `net`: a function that makes a new network, or a module as its template
     - `method`: how it is trained; None: `Ensemble` with one start
     - `seed`: of the random numbers; the same seed gives the same answer
+
+    >>> deep_ensemble(lambda: nn.Linear(1, 2), 5)
+    CBDL(5 priors x 1 likelihood, Ensemble, not trained)
     """
     if int(members) != members or members < 2:
         raise ValueError(f"members is {members}; an ensemble needs at least 2")
@@ -248,6 +266,9 @@ def mc_dropout(
     - `method`: how it is trained; None: `Dropout()`
     - `scale`: of the Normal prior, weight decay
     - `seed`: of the random numbers; the same seed gives the same answer
+
+    >>> mc_dropout(lambda: nn.Linear(1, 2))
+    CBDL(1 prior x 1 likelihood, Dropout, not trained)
     """
     return CBDL(
         priors=[priors.Normal(0.0, scale)],

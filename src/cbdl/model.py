@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from cbdl import store
 from cbdl.bayes.arguments import check_dtype, check_likelihoods, check_priors, check_seed
 from cbdl.bayes.cohort import Member
-from cbdl.bayes.data import Data, TrainingData, as_input, prepare
+from cbdl.bayes.data import Data, TrainingData
 from cbdl.bayes.devices import check_device
 from cbdl.bayes.diagnostics import Diagnostics, diagnose
 from cbdl.bayes.learned import MEMBERS, Chains, Learned, check_chains
@@ -25,16 +25,18 @@ from cbdl.bayes.named import by_number
 from cbdl.bayes.plausible import Plausibility, check_cut
 from cbdl.bayes.predictive import averages, simulate
 from cbdl.bayes.priors import PriorLike
+from cbdl.bayes.tails import Tail
 from cbdl.bayes.train import Run
-from cbdl.credal import Array, CategoricalCredalSet, CredalSet
+from cbdl.credal import Array, CredalSet
 from cbdl.engines import Auto, Engine, Task, check_engine, tasks
 from cbdl.evaluate.conformal import Calibration, Conformity, calibrate, conformity
-from cbdl.fitting import Fitted, Fitting, continued, verdict
-from cbdl.labels import check_labels, numbers_of
-from cbdl.left_out import FEW, FOLDS, How, LeftOut, by_weights, check_how
-from cbdl.missing import MOST, Choice, Encoder, completions, hull, input_quantiles
+from cbdl.ground.labels import check_labels
+from cbdl.ground.shown import html_table
 from cbdl.prediction import DRAWS, Form, check_form, predict
-from cbdl.shown import html_table
+from cbdl.steps.border import Border
+from cbdl.steps.fitting import Fitted, Fitting, continued, verdict
+from cbdl.steps.left_out import FEW, FOLDS, How, LeftOut, by_weights, check_how
+from cbdl.steps.missing import MOST, Choice, Encoder, completions, hull, input_quantiles
 
 
 class CBDL:
@@ -49,7 +51,8 @@ class CBDL:
     `plausible` leaves out members that the data refute (`CBDL.plausible`): 0 keeps every one, as the paper does, 1 the
     likeliest only. With `chains="extremes"` every chain of a method that has some (`MCLMC`, `HMC`) is an extreme of the
     predictions, so that what chains that do not mix leave open is part of the set. With `sharpen=True` rows that are
-    left out by folds decide how sure every member may be of classes (`sharpness`). `labels` are the names of the
+    left out by folds decide how sure every member may be of classes (`sharpness`), and how far off one real outcome
+    (`tails`). `labels` are the names of the
     classes in the order of the networks' outputs; None: if targets are words, these in alphabetical order.
     `standardize=False` uses inputs and targets as they are, so that priors mean what they say.
 
@@ -161,7 +164,7 @@ class CBDL:
         todo = self._tasks()  # steps 1 and 2
         if self.likelihoods[0].space == "classes":
             X, y, self.labels = by_number(X, y, self._words, stream)
-        data = self._prepare(
+        data = self._border.training(
             X, y, weights=sample_weight, validation=validation, standardize=self.standardize, stream=stream
         )
         if folds is None:
@@ -181,7 +184,7 @@ class CBDL:
         - `checkpoint_dir`: as in `fit`
         """
         learned = self.learned
-        data = self._more(X, y)
+        data = self._border.more(X, y, learned)
         whole = self._tasks()
         todo = [continued(whole[s], part) for s, part in learned.parts.items()]
         fitting = Fitting(self.engine, self.method.continuing(), self._run, checkpoint_dir)
@@ -195,7 +198,7 @@ class CBDL:
         """
         learned, data = self.learned, self._data
         if X is not None:
-            data = self._more(X, y)
+            data = self._border.more(X, y, learned)
         if data is None:
             raise ValueError("a loaded model does not hold its training data; call diagnostics(X, y)")
         parts = learned.parts.values()
@@ -256,6 +259,11 @@ class CBDL:
         """Of members (k, s): the power to which their class probabilities are raised, if `sharpen` was asked for."""
         return self.learned.sharpness
 
+    @property
+    def tails(self) -> Mapping[tuple[int, int], Tail]:
+        """Of members (k, s): the share and width of the wide Normal in their mixtures, if `sharpen` was asked for."""
+        return self.learned.tails
+
     # --- inference ------------------------------------------------------------------------------------------
 
     def predict(
@@ -285,7 +293,9 @@ class CBDL:
         """
         x, learned = self._inputs(X), self._extremes(self.chains if chains is None else chains)
         numbers = predict(learned, x, samples, predictive, tolerance, max_samples, max_memory, floor)
-        return self._named(numbers.credal_set(learned.members, X.device if isinstance(X, Tensor) else None))
+        return self._border.named(
+            numbers.credal_set(learned.members, X.device if isinstance(X, Tensor) else None)
+        )
 
     def predict_missing(
         self,
@@ -312,7 +322,9 @@ class CBDL:
         own = completions(X, learned, self.encoder, choices, self._quantiles, most)
         x = self._inputs(own.X)
         numbers = predict(learned, x, samples, predictive, max_memory=max_memory, floor=floor)
-        return self._named(hull(numbers, learned.members, own, X.device if isinstance(X, Tensor) else None))
+        return self._border.named(
+            hull(numbers, learned.members, own, X.device if isinstance(X, Tensor) else None)
+        )
 
     def predict_samples(self, X: Any, n: int = 100, *, seed: int = 0) -> Array:
         """Outcomes drawn as in the paper's appendix "post_pred_app": a parameter, then y. (rows, m, n, ...).
@@ -414,35 +426,9 @@ class CBDL:
 
     # --- inside ---------------------------------------------------------------------------------------------
 
-    def _prepare(self, X: Any, y: Any, *, validation: Any = None, **settings: Any) -> TrainingData:
-        space = self.likelihoods[0].space
-        if space == "classes":
-            y = numbers_of(y, self.labels)
-            if isinstance(validation, tuple | list) and len(validation) == 2:
-                validation = (validation[0], numbers_of(validation[1], self.labels, "validation y"))
-            elif validation is not None:
-                validation = by_number(validation, None, self.labels)[0]
-        return prepare(
-            X, y, space=space, validation=validation, device=self.device, dtype=self.dtype, **settings
-        )
-
-    def _named(self, credal: CredalSet) -> CredalSet:
-        """A prediction that knows what its classes are called; outputs without a label keep their number."""
-        if self.labels is None or not isinstance(credal, CategoricalCredalSet):
-            return credal
-        rest = range(len(self.labels), credal.num_classes)
-        return credal.with_labels([*self.labels, *(f"class {j}" for j in rest)])
-
-    def _more(self, X: Any, y: Any) -> TrainingData:
-        """Further data, in the units that the model was trained in."""
-        if self.likelihoods[0].space == "classes":
-            X, y, _ = by_number(X, y, self.labels)
-        data = self._prepare(X, y, standardize=False)
-        learned = self.learned
-        # the units may be finer than the networks
-        return data.in_units(
-            *(unit.to(self.device, self.dtype) for unit in (learned.inputs, learned.targets))
-        )
+    @property
+    def _border(self) -> Border:
+        return Border(self.likelihoods[0].space, self.labels, self.device, self.dtype)
 
     def _take(self, fitted: Fitted) -> Self:
         self._learned, self._data = fitted.learned, fitted.data
@@ -463,16 +449,7 @@ class CBDL:
 
     def _inputs(self, X: Any) -> Tensor:
         learned = self.learned
-        unit = learned.inputs.loc.dtype  # that of the training, which may be finer than that of the networks
-        x = as_input(X if self.encoder is None else self.encoder.array(X), unit).to(self.device)
-        if tuple(x.shape[1:]) != learned.row:
-            raise ValueError(
-                f"X has rows of shape {tuple(x.shape[1:])}; the model was trained on {learned.row}"
-            )
-        if not len(x):
-            raise ValueError("X has 0 rows; give at least one input")
-        x = learned.inputs(x)
-        return x.to(self.dtype) if x.is_floating_point() else x
+        return self._border.inputs(X if self.encoder is None else self.encoder.array(X), learned)
 
 
 def load(

@@ -8,18 +8,18 @@ the epistemic uncertainty that identical members with independent draws would sh
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from cbdl import memory
 from cbdl.bayes.cohort import Member
 from cbdl.bayes.learned import Learned
 from cbdl.bayes.predictive import averages, descriptions, moments, normals
 from cbdl.bayes.sharpness import sharpened_averages
+from cbdl.bayes.tails import Tail, contaminated, normal_entropy
 from cbdl.credal import (
     CategoricalCredalSet,
     CredalSet,
@@ -28,6 +28,7 @@ from cbdl.credal import (
     NormalCredalSet,
 )
 from cbdl.credal.floor import class_floor, line_floor, normal_floor, weightings
+from cbdl.ground import memory
 
 Form = Literal["mixture", "normal"]
 """How a member predicts one real number: the mixture of its draws' Normals, or the Normal of the same moments."""
@@ -84,6 +85,23 @@ class Predictive:
         if form == "mixture" or self.kind is not MixtureCredalSet:
             return self
         return replace(self, kind=NormalCredalSet, numbers=_moments(*self.numbers), floor=None, normals=1)
+
+    def with_tails(self, members: Sequence[Member], known: Mapping[tuple[int, int], Tail]) -> Predictive:
+        """Members as far off as they may be (`bayes.tails`): one more component of their mixtures, after those that
+        tell the floor; Normals are as much wider as such mixtures are."""
+        if not known:
+            return self
+        tails = [known.get((m.k, m.s), Tail(0.0, 1.0)) for m in members]
+        shares, widths = torch.tensor([(t.share, t.width) for t in tails], dtype=torch.float64).T
+        if self.kind is MixtureCredalSet:
+            loc, scale, weights = self.numbers
+            numbers: tuple[Tensor, ...] = contaminated(loc, scale, weights, shares, widths)
+            wide = numbers[1][..., -1]
+        else:
+            mean, deviation = self.numbers
+            numbers = (mean, deviation * (1 - shares + shares * widths.square()).sqrt())
+            wide = widths * deviation
+        return replace(self, numbers=numbers, noise=(1 - shares) * self.noise + shares * normal_entropy(wide))
 
     def at(self, rows: Tensor) -> Predictive:
         """Some of the rows."""
@@ -160,10 +178,12 @@ def predict(
     check_form(form)
     limit = memory.limit(max_memory)
     if samples == "auto":
-        return _adaptive(learned, x, form, tolerance, max_samples, limit)
+        return _adaptive(learned, x, form, tolerance, max_samples, limit).with_tails(
+            learned.members, learned.tails
+        )
     if isinstance(samples, str) or int(samples) != samples or samples < 1:
         raise ValueError(f'samples is {samples!r}; give a whole number of at least 1, or "auto"')
-    return _fixed(learned, x, form, int(samples), limit, floor)
+    return _fixed(learned, x, form, int(samples), limit, floor).with_tails(learned.members, learned.tails)
 
 
 def check_form(form: str) -> None:

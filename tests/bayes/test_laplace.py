@@ -138,7 +138,7 @@ def test_the_diagonal_is_the_diagonal_and_rows_in_chunks_change_nothing(
     args = (cohort, cohort.initial, cohort.initial_noise, {}, data, part)
     whole = gauss_newton(*args)
     assert torch.allclose(gauss_newton_diagonal(*args), whole.diagonal(dim1=1, dim2=2))
-    monkeypatch.setattr("cbdl.memory.limit", lambda: 128_000)
+    monkeypatch.setattr("cbdl.ground.memory.limit", lambda: 128_000)
     assert torch.allclose(gauss_newton(*args), whole)
     looped = Cohort.of([priors.Normal(), priors.Normal()], cohort.likelihood, data, way="loop")
     assert torch.allclose(gauss_newton(looped, *args[1:]), whole)

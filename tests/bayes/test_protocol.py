@@ -166,6 +166,25 @@ def test_what_is_no_method_is_refused_with_the_list_of_methods(given: Any, messa
         check_method_argument(given)
 
 
+def test_one_cycle_is_that_of_torch() -> None:
+    """Both of its ways of annealing: linear while the rate rises, a cosine while it falls."""
+    plan, steps, first = Plan(10, 128, 0.3, schedule="one-cycle"), 100, 20
+    own = [plan.rate(step, steps) for step in range(steps)]
+    for kind, part in (("linear", slice(0, first)), ("cos", slice(first, steps))):
+        optimiser = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+        # torch ends both parts one step earlier: at its last step the rate is nothing
+        theirs = torch.optim.lr_scheduler.OneCycleLR(
+            optimiser, 0.3, steps + 1, pct_start=(first + 1) / (steps + 1), div_factor=10, final_div_factor=1e9,
+            anneal_strategy=kind,
+        )  # fmt: skip
+        rates = []
+        for _ in range(steps):
+            rates += theirs.get_last_lr()
+            optimiser.step()
+            theirs.step()
+        assert own[part] == pytest.approx(rates[part], abs=1e-9)
+
+
 def test_the_first_settings_are_positional_and_have_their_defaults() -> None:
     assert MeanField(7, 8, 0.1, 2).draws == 2
     assert LowRank(7, 8, 0.1, 3).rank == 3

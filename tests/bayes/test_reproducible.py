@@ -111,7 +111,7 @@ def test_minibatches_are_a_function_of_seed_and_epoch_and_cover_every_row() -> N
 def test_large_data_is_gathered_batch_by_batch_in_the_same_order(monkeypatch: pytest.MonkeyPatch) -> None:
     made = regression()
     before = list(made.epoch(0, 3, 16))
-    monkeypatch.setattr("cbdl.memory.limit", lambda: 0)
+    monkeypatch.setattr("cbdl.ground.memory.limit", lambda: 0)
     for a, b in zip(before, made.epoch(0, 3, 16), strict=True):
         assert torch.equal(a.x, b.x)
         assert torch.equal(a.y, b.y)

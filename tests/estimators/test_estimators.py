@@ -277,6 +277,17 @@ def test_weights_are_repetitions_for_several_outputs_too() -> None:
     assert np.array_equal(heavy.predict_interval(X), often.predict_interval(X))
 
 
+def test_the_size_of_the_network_does_not_count_a_row_twice() -> None:
+    """300 rows are few, and 600 many; but 300 rows twice are 300 rows."""
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    once, twice = (
+        cbdl.CredalClassifier(steps=60, calibration=None, plausible=0.0).fit(own, own[:, 0] > 0)
+        for own in (X, np.vstack([X, X]))
+    )
+    sizes = [{part.cohort.layout.size for part in own.model_.learned.parts.values()} for own in (once, twice)]
+    assert sizes[0] == sizes[1]
+
+
 def test_rows_without_weight_take_no_part_in_minibatches() -> None:
     X, y = IRIS
     weights = np.arange(150) % 3 > 0

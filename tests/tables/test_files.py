@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbdl import files, tables
+from cbdl import tables
+from cbdl.ground import files
 from cbdl.tables import Column, Dialect, TableError, UsageError, writing
 from cbdl.tables.answers import Answers
 from cbdl.tables.columns import Wishes, learn

@@ -20,7 +20,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from cbdl import files
+from cbdl.ground import files
 
 from .flat import shorten
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cbdl import memory
+from cbdl.ground import memory
 
 TAIL = 1e-9
 """Counts beyond this upper tail of every draw share the last class, if memory allows so many classes."""

@@ -14,7 +14,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from cbdl.shown import html_table
+from cbdl.ground.shown import html_table
 
 from .cohort import Cohort, Member
 from .methods._chains import ChainsRecord

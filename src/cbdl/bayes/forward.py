@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from cbdl import memory
+from cbdl.ground import memory
 
 from . import wide
 from ._random import mix, seeded

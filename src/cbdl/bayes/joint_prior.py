@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ._random import generator
 from .flat import Layout
-from .priors import Family, PriorLike, prior_for
+from .priors.prior import Family, PriorLike, prior_for
 
 
 @dataclass(frozen=True)

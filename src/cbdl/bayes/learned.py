@@ -18,6 +18,7 @@ from .cohort import Cohort, Member
 from .data import Standard, TrainingData
 from .methods.protocol import Posterior
 from .priors import Coordinates, PriorLike
+from .tails import Tail
 
 Chains = Literal["averaged", "extremes"]
 """Chains of one member are averaged, as Bayes' rule has it if they mix; or each is an extreme of its own: chains that
@@ -71,6 +72,8 @@ class Learned:
     """Whether inputs are integers (tokens)."""
     sharpness: Mapping[tuple[int, int], float] = field(default_factory=dict)
     """Of members (k, s): the power to which their class probabilities are raised (`bayes.sharpness`)."""
+    tails: Mapping[tuple[int, int], Tail] = field(default_factory=dict)
+    """Of members (k, s): how far off they may be of real outcomes (`bayes.tails`)."""
 
     @classmethod
     def of(cls, parts: Iterable[Part], data: TrainingData, seed: int) -> Learned:
@@ -172,7 +175,8 @@ class Learned:
                 cohort = part.cohort.only(stay)
                 fewer[s] = replace(part, cohort=cohort, posterior=part.posterior.only(stay))
         sharpness = {pair: power for pair, power in self.sharpness.items() if pair not in members}
-        return replace(self, parts=fewer, sharpness=sharpness)
+        tails = {pair: tail for pair, tail in self.tails.items() if pair not in members}
+        return replace(self, parts=fewer, sharpness=sharpness, tails=tails)
 
 
 def _prior_name(prior: PriorLike) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from cbdl.labels import listed, words_of
+from cbdl.ground.labels import listed, words_of
 
 from . import border
 

@@ -17,6 +17,8 @@ LEARNING_RATE = 0.01
 """The first rate of Adam for small networks."""
 REST = 0.2
 """The last share of the most steps that a training may take, in which the rate falls to 0."""
+RISE = 0.2
+"""The first share of the steps of one cycle, in which the rate rises."""
 WIDE = 64
 """Inputs to a unit above which the rate is lowered."""
 
@@ -31,8 +33,10 @@ class Plan:
     """Rows of a step."""
     lr: float | None = None
     """The rate of Adam that a training starts with; None: 0.01, less where a unit has over 64 inputs."""
-    schedule: Literal["constant", "cosine"] = field(default="cosine", kw_only=True)
-    """How the rate falls over a given number of epochs; until a member is done it falls at plateaus instead."""
+    schedule: Literal["constant", "cosine", "one-cycle"] = field(default="cosine", kw_only=True)
+    """How the rate falls over a given number of epochs; until a member is done it falls at plateaus instead.
+    "one-cycle" rises from a tenth of the rate first, for a fifth of the steps, so that networks bear a higher one.
+    """
     clip: float | None = field(default=None, kw_only=True)
     """Largest norm of a member's gradient; None: no clipping."""
     patience: int | None = field(default=None, kw_only=True)
@@ -47,8 +51,8 @@ class Plan:
                 raise ValueError(f"{name} is {value}; it must be a whole number of at least 1")
         if self.lr is not None and not (math.isfinite(self.lr) and self.lr > 0):
             raise ValueError(f"lr is {self.lr}; it must be positive")
-        if self.schedule not in ("constant", "cosine"):
-            raise ValueError(f'schedule is {self.schedule!r}; give "constant" or "cosine"')
+        if self.schedule not in ("constant", "cosine", "one-cycle"):
+            raise ValueError(f'schedule is {self.schedule!r}; give "constant", "cosine" or "one-cycle"')
         if self.clip is not None and not self.clip > 0:
             raise ValueError(f"clip is {self.clip}; it must be positive, or None")
         if self.patience is not None and self.patience < 1:
@@ -83,7 +87,10 @@ class Plan:
             return first * 0.5 * (1 + math.cos(math.pi * max(0.0, 1 - (1 - step / steps) / REST)))
         if self.schedule == "constant":
             return first
-        return first * 0.5 * (1 + math.cos(math.pi * step / steps))
+        rise = RISE * steps if self.schedule == "one-cycle" else 0.0
+        if step < rise:
+            return first * (0.1 + 0.9 * step / rise)
+        return first * 0.5 * (1 + math.cos(math.pi * (step - rise) / (steps - rise)))
 
 
 @dataclass(frozen=True)

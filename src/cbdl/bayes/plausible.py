@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cbdl.shown import html_table
+from cbdl.ground.shown import html_table
 
 from .cohort import Member
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from cbdl import memory
+from cbdl.ground import memory
 
 from ._random import generator, mix
 from .counts import count_cap, count_mixtures

@@ -17,7 +17,7 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor
 
-from cbdl import memory
+from cbdl.ground import memory
 
 from ._random import generator
 from .checkpoint import bytes_of

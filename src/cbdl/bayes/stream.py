@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from cbdl import memory
+from cbdl.ground import memory
 
 from . import border
 from ._random import generator, mix

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from cbdl.engines import Auto, Engine, Local, Processes, Ray
-from cbdl.left_out import How
+from cbdl.steps.left_out import How
 from cbdl.tables.answers import Missing as MissingKind
 from cbdl.tables.cells import Decimal
 from cbdl.tables.errors import UsageError

@@ -23,7 +23,7 @@ from cbdl.credal._optimum import Certified, Optimum
 from cbdl.credal.answers import Decomposition, Region, Uncertainty
 from cbdl.credal.batched import Batched
 from cbdl.credal.origin import Origin
-from cbdl.shown import frame
+from cbdl.ground.shown import frame
 
 if TYPE_CHECKING:
     from cbdl.credal.euclidean.mixture import DiagonalMixture

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from cbdl.credal._border import Array, ArrayLike, Border, extreme_weights
 from cbdl.credal.origin import Origin, Source
-from cbdl.labels import check_labels, numbers_of
+from cbdl.ground.labels import check_labels, numbers_of
 
 
 class Batched(ABC):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cbdl.credal._border import Array
-from cbdl.shown import cell, html_table
+from cbdl.ground.shown import cell, html_table
 
 if TYPE_CHECKING:
     from cbdl.credal.answers import Region

@@ -17,9 +17,9 @@ from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from cbdl import files
 from cbdl.data.catalogue import DataSet, Source
 from cbdl.data.formats import DataError
+from cbdl.ground import files
 
 BLOCK = 1 << 20
 ATTEMPTS = 4
@@ -38,6 +38,9 @@ def folder(given: str | Path | None = None) -> Path:
     """Where data sets are: the folder given, the environment's CBDL_DATA, or cbdl/ in the user's cache.
 
     - `given`: a folder that goes before the others
+
+    >>> folder("downloads")
+    PosixPath('downloads')
     """
     if given is not None:
         return Path(given)

@@ -40,6 +40,12 @@ def read_idx(path: Path) -> Tensor:
     """The array of bytes in an IDX file: two zeros, the type (8: bytes), the number of dimensions, these, the data.
 
     - `path`: of the file
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "labels"
+    >>> _ = file.write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 2, 1]))     # three bytes in one dimension
+    >>> read_idx(file)
+    tensor([7, 2, 1], dtype=torch.uint8)
     """
     content = contents(path)
     if len(content) < 4 or content[:3] != b"\0\0\x08":

@@ -24,6 +24,11 @@ class Images:
     - `classes`: how many classes there are
     - `name`: of the data set
     - `split`: "train" or "test"
+
+    >>> from cbdl.data import load
+    >>> digits = load("digits", "test")
+    >>> digits.x.shape[1:], digits.classes
+    (torch.Size([1, 8, 8]), 10)
     """
 
     x: Tensor

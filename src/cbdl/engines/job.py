@@ -21,12 +21,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cbdl import memory
 from cbdl.bayes.checkpoint import CheckpointError, bytes_of
 from cbdl.bayes.methods.protocol import Method
 from cbdl.bayes.progress import Display, elsewhere
 from cbdl.bayes.rows import TrainingData
 from cbdl.bayes.train import Interrupted, Run, TrainingWarning
+from cbdl.ground import memory
 
 from .local import Task, run_for
 from .split import Trained, bring

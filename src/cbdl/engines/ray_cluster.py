@@ -37,6 +37,9 @@ class Ray:
     """A Ray cluster. `address`: None starts Ray on this machine for the time of the training (unless RAY_ADDRESS names
     a cluster), "auto" or an address joins a running cluster. If this process is already connected, that connection is
     used and kept.
+
+    >>> Ray(workers=4, num_cpus=2).workers                     # four tasks at a time, two cores each
+    4
     """
 
     address: str | None = None

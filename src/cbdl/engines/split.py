@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from cbdl import files
 from cbdl.bayes.checkpoint import CheckpointError
 from cbdl.bayes.cohort import Cohort, Member
 from cbdl.bayes.methods.protocol import Method, Posterior
 from cbdl.bayes.train import Record
+from cbdl.ground import files
 
 if TYPE_CHECKING:
     from .local import Task

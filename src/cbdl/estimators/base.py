@@ -25,10 +25,10 @@ from cbdl.estimators import saved
 from cbdl.estimators.networks import Architecture
 from cbdl.estimators.weights import Floats, merged
 from cbdl.evaluate.conformal import Conformity, conformity
-from cbdl.left_out import folds_for
 from cbdl.model import CBDL, load
 from cbdl.nets.scores import Columns
 from cbdl.prediction import averaged
+from cbdl.steps.left_out import folds_for
 from cbdl.store import ModelError
 
 ROWS = 4096
@@ -46,9 +46,11 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _train(self, X: Floats, y: NDArray[Any], weights: Floats | None) -> Self:
         """Fit the model, leave out members that the data refute, and see what level regions need."""
+        X, y, weights = merged(
+            X, y, weights
+        )  # first: a row of weight 2 and the same row twice are the same table
         hidden = recipe.hidden(len(X), self._task) if self.architectures is None else self.architectures
         steps = recipe.steps(len(X), self._task) if self.steps is None else self.steps
-        X, y, weights = merged(X, y, weights)
         parts = self._likelihoods(hidden, X.shape[1], self._quantiles(X, weights))
         method = recipe.method(steps) if self.method is None else self.method
         begun = self.model_.learned if self.warm_start and hasattr(self, "model_") else None

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from cbdl.credal import ArrayLike
 from cbdl.evaluate.estimate import Estimate, Floats, estimate
 from cbdl.evaluate.predictions import Predicted, class_labels, point_probabilities, prediction_of
-from cbdl.labels import numbers_of
+from cbdl.ground.labels import numbers_of
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cbdl.credal import Array, ArrayLike, CredalSet, Region, check_alpha
-from cbdl.shown import html_table
+from cbdl.ground.shown import html_table
 
 
 @dataclass(frozen=True, repr=False)

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from cbdl import files
 from cbdl.credal import (
     Array,
     ArrayLike,
@@ -25,6 +24,7 @@ from cbdl.credal import (
     MixtureCredalSet,
     NormalCredalSet,
 )
+from cbdl.ground import files
 
 Predicted: TypeAlias = "CredalSet | ArrayLike | str | Path"
 """A credal set; probabilities (n, J) or of m members (n, m, J); the path of a file that `save` wrote."""
@@ -94,6 +94,13 @@ def load(path: str | Path) -> Saved:
     """What `save` wrote; also any .npz with `probs`, `lower` and `upper`, or `loc` and `scale`.
 
     - `path`: of the file
+
+    >>> import tempfile
+    >>> import cbdl
+    >>> file = tempfile.mkdtemp() + "/answers.npz"
+    >>> save(file, cbdl.CategoricalCredalSet([[[0.7, 0.3], [0.4, 0.6]]]), [0])
+    >>> load(file).prediction, load(file).y
+    (CategoricalCredalSet(batch_shape=(1,), num_extremes=2, num_classes=2), array([0]))
     """
     path = Path(path)
     try:

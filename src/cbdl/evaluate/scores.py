@@ -20,7 +20,7 @@ from cbdl.evaluate.estimate import Estimate, Floats, estimate, mean, root_mean
 from cbdl.evaluate.predictions import Predicted, class_labels, point_probabilities, prediction_of
 from cbdl.evaluate.rejection import rejection_area
 from cbdl.evaluate.uncertainties import uncertainties
-from cbdl.labels import numbers_of
+from cbdl.ground.labels import numbers_of
 
 
 def scores(

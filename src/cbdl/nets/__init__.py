@@ -73,6 +73,10 @@ def mlp(
     - `outputs`: numbers that the network puts out
     - `hidden`: widths of the hidden layers
     - `activation`: "relu", "tanh", "gelu" or "silu"
+
+    >>> import torch
+    >>> mlp(3, 2, hidden=(8,))()(torch.zeros(5, 3)).shape
+    torch.Size([5, 2])
     """
     settings = {"inputs": inputs, "outputs": outputs, "hidden": hidden, "activation": activation}
     return Net.of("mlp", settings if quantiles is None else {**settings, "quantiles": quantiles})
@@ -84,6 +88,10 @@ def lenet(outputs: int = 10, channels: int = 1, side: int = 28) -> Net:
     - `outputs`: numbers that the network puts out
     - `channels`: of an image: 1 for grey, 3 for colour
     - `side`: height and width of the images
+
+    >>> import torch
+    >>> lenet(outputs=10)()(torch.zeros(2, 1, 28, 28)).shape
+    torch.Size([2, 10])
     """
     return Net.of("lenet", {"outputs": outputs, "channels": channels, "side": side})
 
@@ -94,6 +102,10 @@ def resnet8(outputs: int = 10, channels: int = 3, width: int = 16) -> Net:
     - `outputs`: numbers that the network puts out
     - `channels`: of an image: 1 for grey, 3 for colour
     - `width`: channels of the first stage
+
+    >>> import torch
+    >>> resnet8()()(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 10])
     """
     return Net.of("resnet", {"depth": 8, "outputs": outputs, "channels": channels, "width": width})
 
@@ -104,6 +116,9 @@ def resnet20(outputs: int = 10, channels: int = 3, width: int = 16) -> Net:
     - `outputs`: numbers that the network puts out
     - `channels`: of an image: 1 for grey, 3 for colour
     - `width`: channels of the first stage
+
+    >>> sum(p.numel() for p in resnet20()().parameters())
+    272282
     """
     return Net.of("resnet", {"depth": 20, "outputs": outputs, "channels": channels, "width": width})
 
@@ -115,6 +130,10 @@ def lstm(inputs: int, outputs: int, hidden: int = 64, layers: int = 1) -> Net:
     - `outputs`: numbers that the network puts out
     - `hidden`: units of a layer
     - `layers`: one upon the other
+
+    >>> import torch
+    >>> lstm(4, 2)()(torch.zeros(5, 12, 4)).shape               # five series of twelve steps
+    torch.Size([5, 2])
     """
     return Net.of("lstm", {"inputs": inputs, "outputs": outputs, "hidden": hidden, "layers": layers})
 

@@ -54,6 +54,12 @@ def save(draw: Callable[[Any], None], path: str | Path) -> None:
     """A PNG of what `draw` puts on a Figure; needs no display and leaves pyplot's state alone.
 
     - `path`: of the file
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "line.png"
+    >>> save(lambda figure: figure.subplots().plot([1, 2, 3]), file)
+    >>> file.stat().st_size > 1000
+    True
     """
     from matplotlib.figure import Figure
 

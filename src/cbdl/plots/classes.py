@@ -43,6 +43,9 @@ def simplex(credal: CredalSet, ax: Axes | None = None, *, labels: Sequence[Any] 
     - `credal`: one set or a batch, over three classes
     - `ax`: the Axes to draw on; None makes new ones
     - `labels`: names of the classes; None: those of the set, or numbers
+
+    >>> import cbdl
+    >>> ax = simplex(cbdl.CategoricalCredalSet([[0.7, 0.2, 0.1], [0.4, 0.3, 0.3]]), labels=["cat", "dog", "bird"])
     """
     sets = over_classes(credal)
     if sets.num_classes != 3:
@@ -118,6 +121,9 @@ def spider(credal: CredalSet, ax: Axes | None = None, *, labels: Sequence[Any] |
     - `credal`: one set over classes
     - `ax`: the Axes to draw on; None makes new ones
     - `labels`: names of the classes; None: those of the set, or numbers
+
+    >>> import cbdl
+    >>> ax = spider(cbdl.CategoricalCredalSet([[0.7, 0.1, 0.1, 0.1], [0.4, 0.3, 0.2, 0.1]]))
     """
     sets = over_classes(credal)
     one_set(sets)
@@ -168,6 +174,9 @@ def intervals(
     - `credal`: one set over classes
     - `ax`: the Axes to draw on; None makes new ones
     - `labels`: names of the classes; None: those of the set, or numbers
+
+    >>> import cbdl
+    >>> ax = intervals(cbdl.CategoricalCredalSet([[0.7, 0.2, 0.1], [0.4, 0.3, 0.3]]), alpha=0.3)
     """
     sets = over_classes(credal)
     one_set(sets)

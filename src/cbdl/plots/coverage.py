@@ -22,6 +22,8 @@ def coverage_width(
     - `ax`: the Axes to draw on; None makes new ones
     - `alpha`: 1 - alpha was asked for; None: no line
     - `log`: whether widths are on a logarithmic axis
+
+    >>> ax = coverage_width({"credal": {"coverage": 0.95, "width": 1.3}, "forest": {"coverage": 0.94, "width": 1.4}})
     """
     rows = rows_of(table)
     size = column(rows, "width", "size", "measure")
@@ -42,6 +44,8 @@ def coverage_efficiency(table: Any, ax: Axes | None = None) -> Axes:
     table: names to `cbdl.evaluate.label_coverage`, or to rows with "coverage" and "efficiency".
 
     - `ax`: the Axes to draw on; None makes new ones
+
+    >>> ax = coverage_efficiency({"credal": {"coverage": 0.9, "efficiency": 0.8}})
     """
     rows = rows_of(table)
     column(rows, "coverage")

@@ -51,6 +51,11 @@ def band(
     - `alpha`: the regions cover 1 - alpha
     - `minimal`: whether the minimal region is drawn
     - `shade`: whether ignorance is shaded
+
+    >>> import cbdl
+    >>> x = np.linspace(0, 1, 5)
+    >>> credal = cbdl.NormalCredalSet(np.column_stack([x, 2 * x]), np.full((5, 2), 0.1))
+    >>> ax = band(x, credal, minimal=False)
     """
     sets = on_the_line(credal)
     one_batch(sets)
@@ -131,6 +136,9 @@ def pbox(credal: CredalSet, ax: Axes | None = None) -> Axes:
 
     - `credal`: one set on the line
     - `ax`: the Axes to draw on; None makes new ones
+
+    >>> import cbdl
+    >>> ax = pbox(cbdl.NormalCredalSet([0.0, 1.0], [1.0, 2.0]))
     """
     sets = on_the_line(credal)
     one_set(sets)
@@ -160,6 +168,9 @@ def density(
     - `credal`: one set on the line
     - `ax`: the Axes to draw on; None makes new ones
     - `alpha`: the regions cover 1 - alpha
+
+    >>> import cbdl
+    >>> ax = density(cbdl.NormalCredalSet([0.0, 4.0], [1.0, 1.0]), alpha=0.1)
     """
     sets = on_the_line(credal)
     one_set(sets)

@@ -189,4 +189,5 @@ def _view(axes: Any, points: Floats, margin: float) -> None:
     room = margin * max(float((high - low).max()), LEAST)
     axes.set(xlim=(low[0] - 0.3 * room, high[0] + 0.3 * room), ylim=(low[1] - room, high[1] + room))
     axes.set_aspect("equal")
+    axes.locator_params(nbins=4)
     axes.tick_params(labelsize=7)

@@ -26,6 +26,14 @@ def losses(model: CBDL, ax: Axes | None = None) -> Axes:
 
     - `model`: a trained `cbdl.CBDL`
     - `ax`: the Axes to draw on; None makes new ones
+
+    >>> import numpy as np
+    >>> import cbdl
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> net = cbdl.nets.mlp(1, 1, (4,))
+    >>> model = cbdl.CBDL([cbdl.priors.Normal(0, 1)], [cbdl.likelihoods.Normal(net, scale=0.1)],
+    ...                   cbdl.MeanField(epochs=3), verbose=False).fit(X, X[:, 0])
+    >>> ax = losses(model)
     """
     curves = model.learned.losses()
     ax = axes_for(ax, (5.6, 3.6))
@@ -47,6 +55,15 @@ def traces(
 
     - `model`: a trained `cbdl.CBDL`
     - `ax`: the Axes to draw on; None makes new ones
+
+    >>> import numpy as np
+    >>> import cbdl
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> net = cbdl.nets.mlp(1, 1, (4,))
+    >>> method = cbdl.MCLMC(chains=2, optimise=20, warmup=20, draws=10, thin=1)
+    >>> model = cbdl.CBDL([cbdl.priors.Normal(0, 1)], [cbdl.likelihoods.Normal(net, scale=0.1)],
+    ...                   method, verbose=False).fit(X, X[:, 0])
+    >>> ax = traces(model, [0.5])
     """
     drawn = mixing.traces(model.learned, _one_input(model, x))
     names = list(drawn)

@@ -35,6 +35,9 @@ def aleatoric_epistemic(
 
     - `credal`: a batch of sets, or several by name
     - `ax`: the Axes to draw on; None makes new ones
+
+    >>> import cbdl
+    >>> ax = aleatoric_epistemic(cbdl.CategoricalCredalSet([[[0.9, 0.1], [0.8, 0.2]], [[0.9, 0.1], [0.1, 0.9]]]))
     """
     kinds = {"": credal} if isinstance(credal, CredalSet) else dict(credal)
     ax = axes_for(ax)
@@ -67,6 +70,9 @@ def rejection(curves: Rejection | Mapping[str, Rejection], ax: Axes | None = Non
 
     - `curves`: one, or several by name
     - `ax`: the Axes to draw on; None makes new ones
+
+    >>> from cbdl import evaluate
+    >>> ax = rejection(evaluate.rejection([True, True, False, True], [0.1, 0.2, 0.9, 0.3], draws=0))
     """
     known = by_name(curves, Rejection)
     ax = axes_for(ax)
@@ -95,6 +101,8 @@ def histogram(
 
     - `ax`: the Axes to draw on; None makes new ones
     - `bins`: how many
+
+    >>> ax = histogram([0.1, 0.2, 0.1, 0.3], {"strange": [0.9, 0.8, 0.4]}, bins=5)
     """
     kinds = {"own": _scores(own, measure)} | {
         name: _scores(sets, measure) for name, sets in _foreign(foreign).items()
@@ -128,6 +136,8 @@ def roc(
     - `foreign`: those of other rows, or several by name
     - `ax`: the Axes to draw on; None makes new ones
     - `measures`: which uncertainties
+
+    >>> ax = roc([0.1, 0.2, 0.1, 0.3], [0.9, 0.8, 0.2])
     """
     ax = axes_for(ax, (4.6, 4.2))
     ax.plot([0, 1], [0, 1], color="0.4", lw=0.8, ls=":")
@@ -167,8 +177,8 @@ def _foreign(foreign: Any) -> dict[str, Any]:
 
 
 def _scores(given: Scores, measure: str) -> Floats:
-    if isinstance(given, np.ndarray) and given.ndim == 1:
-        return given.astype(np.float64)
+    if isinstance(given, np.ndarray | Sequence) and not isinstance(given, str) and np.ndim(given) == 1:
+        return np.asarray(given, np.float64)
     return uncertainties(prediction_of(given), [measure])[measure]
 
 
@@ -179,6 +189,10 @@ def reliability(results: Reliability | Mapping[str, Reliability], ax: Axes | Non
 
     - `results`: one, or several by name
     - `ax`: the Axes to draw on; None makes new ones
+
+    >>> from cbdl import evaluate
+    >>> probs = [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]
+    >>> ax = reliability(evaluate.reliability(probs, [0, 1, 1], draws=0))
     """
     known = by_name(results, Reliability)
     ax = axes_for(ax, (4.4, 4.2))
@@ -206,6 +220,8 @@ def severity(
 
     - `ax`: the Axes to draw on; None makes new ones
     - `ylabel`: what the numbers are
+
+    >>> ax = severity({"epistemic": {0: [0.1, 0.2], 1: [0.2, 0.4], 2: [0.5, 0.6]}})
     """
     ax = axes_for(ax)
     every: set[float] = set()

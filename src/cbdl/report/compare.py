@@ -10,8 +10,8 @@ import numpy as np
 from cbdl import evaluate
 from cbdl.credal import CredalSet
 from cbdl.evaluate.estimate import Estimate
+from cbdl.ground.shown import cell
 from cbdl.report.page import Table
-from cbdl.shown import cell
 
 Scores = Mapping[str, Mapping[str, Estimate]]
 """By who is scored, and by the name of the score."""

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cbdl.credal import CredalSet
-from cbdl.shown import cell
+from cbdl.ground.shown import cell
 
 Floats = npt.NDArray[np.float64]
 KINDS = {"epistemic": "ignorance", "aleatoric": "noise"}

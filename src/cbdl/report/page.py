@@ -15,7 +15,8 @@ from pathlib import Path
 from string import Template
 from typing import Any, TypeAlias
 
-from cbdl import files, plots
+from cbdl import plots
+from cbdl.ground import files
 from cbdl.report.svg import inline
 
 WIDE = 6.5
@@ -34,11 +35,15 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure: `draw` puts it on a matplotlib Figure; `name` is unique on the page."""
+    """A figure: `draw` puts it on a matplotlib Figure; `name` is unique on the page.
+
+    `png` names a file that is to have the same picture; it is written with the page.
+    """
 
     name: str
     caption: str
     draw: Callable[[Any], object] = field(repr=False)
+    png: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -168,7 +173,7 @@ def _side(rows: Sequence[Sequence[str]], column: int) -> str:
 def _figure(figure: Figure) -> str:
     if not plots.available():
         return '<p class="note">matplotlib is not installed, so there is no figure: pip install "cbdl[plots]".</p>\n'
-    svg, width = inline(figure.draw, f"figure-{_word(figure.name)}", figure.caption)
+    svg, width = inline(figure.draw, f"figure-{_word(figure.name)}", figure.caption, figure.png)
     wide = (
         f' class="scroll" role="group" aria-label="{escape(figure.caption)}" tabindex="0"'
         if width > WIDE

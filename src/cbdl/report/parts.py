@@ -8,10 +8,10 @@ from typing import Any
 
 from cbdl.bayes.diagnostics import COLUMNS, Diagnostics
 from cbdl.bayes.learned import MEMBERS
+from cbdl.ground.shown import cell
 from cbdl.model import CBDL
 from cbdl.report.explain import KINDS, Uncertain
 from cbdl.report.page import Block, Table, Warn
-from cbdl.shown import cell
 
 Texts = tuple[tuple[str, ...], ...]
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from cbdl.credal import CategoricalCredalSet, CredalSet, NormalCredalSet
 from cbdl.evaluate.estimate import Estimate, estimate, mean
+from cbdl.ground.shown import cell
 from cbdl.prediction import averaged
 from cbdl.report.asked import Asked
 from cbdl.report.compare import DRAWS, compared, score_table, scores
 from cbdl.report.page import Block, Table
-from cbdl.shown import cell
 from cbdl.tables import scoring
 from cbdl.tables.answers import Options
 

@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Callable
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from cbdl.plots.style import COLOURS
@@ -18,11 +19,18 @@ LOOKS: dict[str, Any] = {
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
 }
 POINTS = 72
+PNG = 150
+"""Dots per inch of the same figure as a file."""
 GREY = re.compile(r"(stroke|fill): ?#([0-9a-f]{2})\2\2\b(?:; ?\1-opacity: ?([\d.]+))?")
 
 
-def inline(draw: Callable[[Any], object], place: str, caption: str) -> tuple[str, float]:
-    """What `draw` puts on a Figure as an <svg> element, and its width in inches; ids begin with `place`."""
+def inline(
+    draw: Callable[[Any], object], place: str, caption: str, png: Path | None = None
+) -> tuple[str, float]:
+    """What `draw` puts on a Figure as an <svg> element, and its width in inches; ids begin with `place`.
+
+    The same picture on white ground goes into the file `png`, if one is named: it is drawn and laid out once.
+    """
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -31,7 +39,11 @@ def inline(draw: Callable[[Any], object], place: str, caption: str) -> tuple[str
     with mpl.rc_context(looks):
         figure = Figure(layout="constrained")
         draw(figure)
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # everything has its place now
         figure.savefig(buffer, format="svg", metadata={"Date": None})
+        if png is not None:
+            figure.savefig(png, format="png", dpi=PNG, transparent=False)
     return _element(buffer.getvalue(), place, caption), float(figure.get_size_inches()[0])
 
 

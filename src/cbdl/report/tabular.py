@@ -10,6 +10,7 @@ from typing import Any
 from cbdl import recipe, store
 from cbdl.credal import CredalSet
 from cbdl.evaluate.estimate import Floats
+from cbdl.ground.shown import cell
 from cbdl.report import parts
 from cbdl.report.asked import Asked, ask
 from cbdl.report.explain import KINDS, Feature, Uncertain, most_uncertain
@@ -17,7 +18,6 @@ from cbdl.report.figures import figures
 from cbdl.report.page import Block, Page, Section
 from cbdl.report.reproduce import reproduction
 from cbdl.report.scores import held_out, scored
-from cbdl.shown import cell
 from cbdl.tables.encoding import Column, features
 from cbdl.tables.files import Dialect
 

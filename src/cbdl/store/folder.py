@@ -17,7 +17,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from cbdl import files
+from cbdl.ground import files
 from cbdl.store.schema import ModelError, check_manifest
 
 MANIFEST = "manifest.json"

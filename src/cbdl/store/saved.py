@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cbdl import memory
 from cbdl.bayes.cohort import Cohort, Member
 from cbdl.bayes.data import Data, Standard
 from cbdl.bayes.flat import Layout
@@ -24,6 +23,8 @@ from cbdl.bayes.likelihoods import Likelihood
 from cbdl.bayes.methods import Method, Posterior
 from cbdl.bayes.predictive import activations
 from cbdl.bayes.priors import PriorLike
+from cbdl.bayes.tails import Tail
+from cbdl.ground import memory
 from cbdl.nets import Net
 from cbdl.store.codec import decode, encode
 from cbdl.store.folder import MANIFEST, Tensors, read_manifest, read_tensors, write_folder
@@ -83,6 +84,7 @@ def _described(saved: Saved) -> tuple[dict[str, Any], dict[str, Tensors]]:
         "chains": saved.chains,
         "sharpen": saved.sharpen,
         "sharpness": [[k, s, power] for (k, s), power in sorted(learned.sharpness.items())],
+        "tails": [[k, s, tail.share, tail.width] for (k, s), tail in sorted(learned.tails.items())],
         "rows": learned.size,
         "seed": saved.seed,
         "standardize": saved.standardize,
@@ -176,6 +178,7 @@ def _built(
         float(manifest["rows"]),
         manifest["integers"],
         {(k, s): float(power) for k, s, power in manifest.get("sharpness", [])},
+        {(k, s): Tail(float(own), float(wide)) for k, s, own, wide in manifest.get("tails", [])},
     )
     return Saved(
         priors,

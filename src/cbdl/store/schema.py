@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-FORMAT = 5
+FORMAT = 6
 """The number of this layout; it grows when an older cbdl could no longer read what is written."""
-SINCE = {"plausible": 3, "chains": 3, "sharpen": 4, "sharpness": 4, "labels": 5}
+SINCE = {"plausible": 3, "chains": 3, "sharpen": 4, "sharpness": 4, "labels": 5, "tails": 6}
 """Entries that older formats which are still read do not have, and the format that brought them."""
 OLDEST = 2
 MOST = 10_000
@@ -52,6 +52,18 @@ def _sharpness(value: Any) -> bool:
     )
 
 
+def _tails(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(own, list)
+        and len(own) == 4
+        and whole(own[0])
+        and whole(own[1])
+        and share(own[2])
+        and positive(own[3])
+        for own in value
+    )
+
+
 def _words(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(v, str) for v in value)
 
@@ -78,6 +90,7 @@ ENTRIES: dict[str, tuple[Test, str]] = {
     "chains": (lambda v: v in ("averaged", "extremes"), '"averaged" or "extremes"'),
     "sharpen": (lambda v: isinstance(v, bool), "true or false"),
     "sharpness": (_sharpness, "a list of [prior, likelihood, power]"),
+    "tails": (_tails, "a list of [prior, likelihood, share, width]"),
     "labels": (lambda v: v is None or (_words(v) and v and len(set(v)) == len(v)), "null or different words"),
     "seed": (lambda v: whole(v, -(1 << 63)), "a whole number"),
     "standardize": (lambda v: isinstance(v, bool), "true or false"),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cbdl import files
+from cbdl.ground import files
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from cbdl import files, plots, report
+from cbdl import plots, report
+from cbdl.ground import files
 from cbdl.report import Block, Figure, Page, Section, Table, reproduction
 from cbdl.studies.part import Part
 from cbdl.tables.files import UsageError
@@ -33,26 +34,29 @@ def write(
     if not drawn:
         note('matplotlib is not installed, so there are no figures; pip install "cbdl[plots]"')
     for part in parts:
-        if drawn and part.draw is not None:
-            plots.save(part.draw, folder / f"{part.name}.png")
         with files.whole(folder / f"{part.name}.csv") as file:
             csv.writer(file, lineterminator="\n").writerows([part.header, *part.rows])
     with files.whole(folder / "numbers.json") as file:
         json.dump({part.name: part.numbers for part in parts}, file, indent=1, allow_nan=False)
     files.write(folder / "RESULTS.md", _markdown(title, parts, drawn))
-    return report.write(page(title, parts, command, settings), folder / "index.html")
+    return report.write(page(title, parts, folder, command, settings), folder / "index.html")
 
 
 def page(
-    title: str, parts: Sequence[Part], command: str = "", settings: Mapping[str, object] | None = None
+    title: str,
+    parts: Sequence[Part],
+    folder: Path,
+    command: str = "",
+    settings: Mapping[str, object] | None = None,
 ) -> Page:
-    """The parts of a study as a page."""
+    """The parts of a study as a page; its figures also become files of the folder when it is written."""
     last = [reproduction(command, settings)] if command else []
-    return Page(title, [], [*map(_section, parts), *last], "Written by cbdl.")
+    return Page(title, [], [*(_section(part, folder) for part in parts), *last], "Written by cbdl.")
 
 
-def _section(part: Part) -> Section:
-    figure = [] if part.draw is None else [Figure(part.name, part.caption, part.draw)]
+def _section(part: Part, folder: Path) -> Section:
+    png = folder / f"{part.name}.png"
+    figure = [] if part.draw is None else [Figure(part.name, part.caption, part.draw, png)]
     blocks: list[Block] = [
         part.text,
         Table("In numbers", part.header, part.rows),

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from cbdl import files
+from cbdl.ground import files
 
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 Key: TypeAlias = Mapping[str, Any]

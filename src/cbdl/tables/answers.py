@@ -15,9 +15,9 @@ import torch
 from cbdl import recipe
 from cbdl.credal import CredalSet, Region
 from cbdl.evaluate.conformal import Conformity
-from cbdl.missing import MOST
 from cbdl.model import CBDL, load
 from cbdl.prediction import FORMS, Form, averaged
+from cbdl.steps.missing import MOST
 from cbdl.store import ModelError, read_manifest
 from cbdl.tables.cells import Spelling
 from cbdl.tables.columns import check_range

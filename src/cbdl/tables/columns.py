@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cbdl.missing import QUANTILES
+from cbdl.steps.missing import QUANTILES
 from cbdl.tables import cells
 from cbdl.tables.cells import Decimal, Spelling
 from cbdl.tables.encoding import Column, encode, features

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from cbdl.missing import Choice
+from cbdl.steps.missing import Choice
 from cbdl.tables import cells
 from cbdl.tables.cells import PLAIN, Spelling
 from cbdl.tables.errors import TableError, UsageError

@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
-from cbdl import files
+from cbdl.ground import files
 from cbdl.tables.answering import Counts
 from cbdl.tables.errors import TableError, UsageError
 

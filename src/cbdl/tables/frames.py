@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from cbdl import model
-from cbdl.missing import Choice
 from cbdl.model import CBDL
+from cbdl.steps.missing import Choice
 from cbdl.store import read_manifest
 from cbdl.tables.encoding import Column, choices, encode_rows, from_json
 from cbdl.tables.errors import TableError

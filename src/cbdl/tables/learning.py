@@ -19,9 +19,9 @@ from cbdl.bayes.checkpoint import CheckpointError
 from cbdl.bayes.priors import Prior
 from cbdl.engines import Engine, WorkerError
 from cbdl.evaluate.conformal import Conformity
-from cbdl.left_out import How, folds_for
 from cbdl.model import CBDL
 from cbdl.prediction import FORMS, Form
+from cbdl.steps.left_out import How, folds_for
 from cbdl.store import MANIFEST
 from cbdl.tables.answers import Options, Trained
 from cbdl.tables.columns import Meaning, Wishes, check_names, check_range, learn

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cbdl import files
+from cbdl.ground import files
 from cbdl.tables.answers import Answers
 from cbdl.tables.errors import UsageError
 from cbdl.tables.files import Floats

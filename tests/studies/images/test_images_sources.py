@@ -34,7 +34,7 @@ def test_scrambled_images_have_the_same_pixels_in_other_places():
 def test_sets_are_named_once_and_corruptions_are_those_of_the_source():
     own = rows(DIGITS, Sizes(100, 50, 20, 10), 0)
     sets = own.sets(0)
-    assert len(sets) == 2 + len(foreign.MADE) + 5 * len(DIGITS.corruptions)
+    assert len(sets) == 2 + len(foreign.MADE) + (5 + 3) * len(DIGITS.corruptions)
     assert len(sets["rotate 3"]()) == 10
     assert not torch.equal(sets["rotate 3"]().x, sets["rotate 5"]().x)
 

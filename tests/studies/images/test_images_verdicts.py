@@ -29,7 +29,8 @@ def numbers(source, auroc, area):
         "corrupted": {
             noise: {
                 str(s): {
-                    line: {**uncertain, "epistemic": 0.1 * s, "area": area.get(line, 0.5)} for line in LINES
+                    line: {**uncertain, "epistemic": 0.1 * s, "area": area.get(line, 0.5), "area_error": 0.6}
+                    for line in LINES
                 }
                 for s in SEVERITIES
             }
@@ -55,6 +56,8 @@ def test_goals_count_pairs_and_data_sets():
     assert by_words(own, "mean of the twelve pairs").value == pytest.approx(0.97)
     assert by_words(own, "above the deep ensemble's").reached
     assert by_words(own, "area of at least").value == 4
+    behind = list(verdicts.goals(table({}, {OURS: 0.59, ENSEMBLE: 0.5})))  # whose best is 0.6, by error
+    assert by_words(behind, "area of at least").value == 0
     assert by_words(own, "MNIST -> SVHN").reached is False
     assert by_words(own, "worst member of ours").value == pytest.approx(0.01)
     assert by_words(own, "worst member of all").value == pytest.approx(0.03)
@@ -80,12 +83,12 @@ def test_rows_are_measured_by_definition():
     """By hand: four rows, one of them wrong; it is the most doubtful but one."""
     point = np.array([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.5, 0.5]])
     zero = np.zeros(4)
-    said = Said(point, zero, zero, np.array([0.0, 0.1, 0.3, 0.4]), zero)
+    said = Said(point, zero, zero, np.array([0.0, 0.1, 0.3, 0.4]))
     y = np.array([0.0, 0.0, 1.0, 0.0])
     assert area(said, y, "doubt") == pytest.approx((3 / 4 + 2 / 3 + 1 + 1) / 4)
-    many = Said(*(np.repeat(own, 10, 0) for own in (point, zero, zero, zero, zero)))
+    many = Said(*(np.repeat(own, 10, 0) for own in (point, zero, zero, zero)))
     assert curve(many, np.repeat(y, 10))[::10] == pytest.approx([0.75, 1.0])
-    far = Said(point, zero, zero, np.array([0.2, 0.2, 0.5, 0.5]), zero)
+    far = Said(point, zero, zero, np.array([0.2, 0.2, 0.5, 0.5]))
     assert detection(said, far)["epistemic"]["value"] == pytest.approx((2 + 2 + 4 + 4) / 16)
 
 

@@ -26,7 +26,7 @@ def track_file(folder, points, name="mine_centerline.csv"):
 def smoke(tmp_path_factory):
     """One run on a track file by the command line: exit code, numbers, what was noted, the folder."""
     folder = tmp_path_factory.mktemp("racing")
-    track = track_file(folder, wavy_points(length=120.0))
+    track = track_file(folder, wavy_points(length=80.0))
     arguments = (
         "study",
         "racing",
@@ -68,10 +68,26 @@ def test_a_second_run_reads_what_is_kept_and_says_the_same(smoke, monkeypatch):
     assert err.count("(kept)") == 2 * (len(members.LINE_UPS) + 1)
 
 
-def test_a_run_anew_says_the_same(smoke):
-    numbers, _, _, arguments = smoke
+def test_what_is_lost_is_run_again_and_says_the_same(smoke):
+    numbers, _, folder, arguments = smoke
+    # Training of both kinds, and all that is simulated.
+    lost = ("blocked-out-0-mf-", "blocked-out-0-ours-", "blocked-in-0-ctrv-")
+    files = [file for file in (folder / "runs").iterdir() if any(name in file.name for name in lost)]
+    assert len(files) == len(lost)
+    before = [file.read_text() for file in files]
+    for file in files:
+        file.unlink()
+    heard: list[str] = []
     track = str(arguments[arguments.index("--track") + 1])
-    assert studies.run(STUDY, "smoke", None, 0, track=track) == numbers
+    assert dict(_numbers(folder, track, heard)) == numbers
+    assert [file.read_text() for file in files] == before
+    assert sum("(kept)" in text for text in heard) == 2 * (len(members.LINE_UPS) + 1) - len(lost)
+
+
+def _numbers(folder, track, heard):
+    """The study's numbers from what is kept in the folder; nothing is drawn."""
+    for part in STUDY.parts(studies.Context("smoke", 0, folder, heard.append, track=track)):
+        yield part.name, part.numbers
 
 
 def eight(points):

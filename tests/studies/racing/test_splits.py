@@ -126,10 +126,16 @@ def test_a_line_can_be_held_out():
         line_held_out(split, WINDOWS, "left")
 
 
+def test_short_tracks_have_fewer_stretches():
+    many, few = (held_out_stretches(laps(length=length)) for length in (200.0, 40.0))
+    assert (many.parts.count("test"), few.parts.count("test")) == (3, 1)
+
+
 def test_too_few_windows_are_refused():
     with pytest.raises(ValueError, match="stretches=0"):
         blocked_split(WINDOWS, stretches=0)
-    with pytest.raises(ValueError, match="too few windows for three parts"):
-        blocked_split(WINDOWS, stretches=60)
+    begin = WINDOWS.stretch[:, 0] % WINDOWS.track_length
+    with pytest.raises(ValueError, match=r"too short to hold out stretches.* give a longer track"):
+        blocked_split(WINDOWS[begin < 0.01 * WINDOWS.track_length])
     with pytest.raises(ValueError, match="too few windows for three parts"):
         random_split(WINDOWS[:4])

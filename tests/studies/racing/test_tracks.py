@@ -43,6 +43,37 @@ def test_folders_comments_blank_lines_and_a_closing_point_are_fine(tmp_path):
     np.testing.assert_allclose(track.centre.xy, plain.centre.xy, atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace(", ", ";"),
+        lambda text: text.replace(", ", "\t"),
+        lambda text: text.replace(", ", "   "),
+        lambda text: text.replace("# ", ""),  # names in a line of their own
+        lambda text: text.replace(HEADER[0] + "\n", ""),  # no names
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: "\ufeff" + text,
+    ],
+    ids=["semicolons", "tabs", "blanks", "header", "no header", "Windows", "byte order mark"],
+)
+def test_files_as_they_are_found_are_the_same_track(tmp_path, change):
+    text = "\n".join(rows(wavy_points())) + "\n"
+    plain, other = tmp_path / "plain.csv", tmp_path / "other.csv"
+    plain.write_text(text)
+    other.write_bytes(change(text).encode())
+    for own in ("centre", "left", "right"):
+        here, there = (getattr(load_track(file), own) for file in (plain, other))
+        np.testing.assert_array_equal(getattr(here, "xy", here), getattr(there, "xy", there))
+
+
+def test_numbers_follow_the_names_of_their_columns(tmp_path):
+    points = circle(6.0).tolist()
+    lines = ["# w_tr_left_m; w_tr_right_m; x_m; y_m", *(f"0.9; 1.1; {x!r}; {y!r}" for x, y in points)]
+    track = load_track(written(tmp_path, lines))
+    np.testing.assert_allclose(track.right, 1.1, atol=2e-3)
+    np.testing.assert_allclose(track.left, 0.9, atol=2e-3)
+
+
 def test_noise_goes_and_bends_stay():
     points = wavy_points(length=200.0)
     noise = np.random.default_rng(0).normal(size=points.shape) * 0.05
@@ -112,9 +143,12 @@ BAD = {
     "empty cell": (replaced(4, "1.0,, 1.1, 1.1"), "line 4: y_m is '', not a number"),
     "three columns": (
         replaced(3, "1.0, 2.0, 1.1"),
-        "line 3: 3 columns; a centre-line file has 4, separated by ','",
+        "line 3: 3 columns, separated by ','; a centre-line file has 4: x_m",
     ),
-    "a race line": (replaced(2, "0.0;1;2;3;4;5;6"), "line 2: 1 columns .*another kind of file.*x_m, y_m"),
+    "a race line": (
+        replaced(2, "0.0;1;2;3;4;5;6"),
+        "line 2: 7 columns, separated by ';'.*x_m, y_m.*another kind of file",
+    ),
     "no width": (
         replaced(5, HEADER[0][:0] + "{}, {}, 1.1, 0".format(*wavy_points()[3])),
         "line 5: the width to the left",
@@ -176,7 +210,7 @@ def test_race_lines_are_read_by_column(tmp_path):
     np.testing.assert_array_equal(line.s, s)
     assert (line.heading[0], line.curvature[0], line.speed[0], line.acceleration[0]) == (1.0, 2.0, 3.0, 4.0)
     lines[6] = "1;2"
-    with pytest.raises(ValueError, match="line 7: 2 columns; a race-line file has 7, separated by ';'"):
+    with pytest.raises(ValueError, match="line 7: 2 columns, separated by ';'; a race-line file has 7"):
         load_race_line(written(tmp_path, lines, "Loop_raceline.csv"))
 
 

@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, jacrev, vmap
 
-from cbdl import memory
 from cbdl.bayes import likelihoods
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.counts import HIGH
 from cbdl.bayes.flat import Layout, matches, shorten
 from cbdl.bayes.forward import Buffers
 from cbdl.bayes.rows import TrainingData
+from cbdl.ground import memory
 
 
 def budget() -> int:

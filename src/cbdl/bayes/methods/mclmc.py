@@ -19,13 +19,13 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from cbdl import memory
 from cbdl.bayes._random import NormalStream
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.forward import cast
 from cbdl.bayes.rows import Batch, Data, TrainingData
 from cbdl.bayes.train import Adam, Plan, Record, Run, train
 from cbdl.bayes.wide import Space
+from cbdl.ground import memory
 
 from ._chains import ChainsPosterior, ChainsRecord, ess, rhat
 from ._microcanonical import Guard, Motion, Tuning, move

@@ -35,7 +35,7 @@ from cbdl.credal.entropy import (
     upper_entropy,
 )
 from cbdl.credal.table import bounds_by_class
-from cbdl.labels import numbers_of
+from cbdl.ground.labels import numbers_of
 
 _CACHE = 1 << 21
 """Bytes of probabilities whose entropies are taken at a time."""

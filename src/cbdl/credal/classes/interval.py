@@ -38,7 +38,7 @@ from cbdl.credal.classes.events import class_event, class_gamble
 from cbdl.credal.classes.regions import ClassRegion
 from cbdl.credal.entropy import entropy, entropy_bounds
 from cbdl.credal.table import bounds_by_class
-from cbdl.labels import numbers_of
+from cbdl.ground.labels import numbers_of
 
 
 class IntervalCredalSet(CredalSet):

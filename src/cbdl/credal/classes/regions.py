@@ -28,7 +28,7 @@ from cbdl.credal._border import Array, ArrayLike, Border, check_alpha, first, fl
 from cbdl.credal.answers import Region
 from cbdl.credal.classes.cover import smallest_cover
 from cbdl.credal.table import listed, region_columns
-from cbdl.labels import numbers_of
+from cbdl.ground.labels import numbers_of
 
 ROUNDING = 1e-12
 """A level that misses 1 - alpha by less is reached: 0.6 + 0.2 + 0.1 is 0.9. Use 1e-6 for float32 inputs."""

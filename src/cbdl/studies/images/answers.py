@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 import cbdl
-from cbdl import constructions, files
+from cbdl import constructions
 from cbdl.bayes.predictive import averages
 from cbdl.credal.floor import weightings
+from cbdl.ground import files
 from cbdl.studies.images import layers
 from cbdl.studies.images.members import LineUp, Scale, Training, device, trained
 from cbdl.studies.images.sources import CLEAN, DIGITS, SOURCES, VALIDATION, Rows, Sizes, rows
@@ -25,7 +26,7 @@ JUDGED = 500
 """Validation rows, the first, that members with draws are asked about: enough to find the best of four."""
 _HERE = "studies/images"
 LEARNING = (
-    *(f"{_HERE}/{name}.py" for name in ("members", "sources")),
+    *(f"{_HERE}/{name}.py" for name in ("members", "sources", "varied")),
     *("bayes", "nets", "data/images.py", "data/formats.py", "constructions/robust.py"),
 )
 """The code that decides what members learn."""
@@ -98,6 +99,8 @@ def _draws(model: cbdl.CBDL, own: Rows, scale: Scale, seed: int) -> Arrays:
     weights = weightings(DRAWS)
     told = {VALIDATION, CLEAN, *own.foreign}
     for name, make in own.sets(seed).items():
+        if name.startswith(f"{VALIDATION} "):  # what is chosen on these is chosen for points
+            continue
         some = weights if name in told else weights[:1]
         x = scale(make()[:JUDGED] if name == VALIDATION else make())
         probs, entropy = averages(model.learned, x.to(model.device), some)

@@ -5,13 +5,11 @@ All of them end in the same numbers per row: a point prediction, total, aleatori
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
-from scipy.optimize import minimize_scalar
 
 from cbdl import baselines, constructions
 from cbdl.credal import CategoricalCredalSet, IntervalCredalSet
@@ -19,6 +17,7 @@ from cbdl.credal.floor import class_floor
 from cbdl.evaluate.estimate import Floats
 from cbdl.studies.images.answers import DRAWS
 from cbdl.studies.images.members import LINE_UPS, LineUp
+from cbdl.studies.images.rejector import Rejector, best_power, powered
 from cbdl.studies.images.sources import VALIDATION
 from cbdl.studies.shelf import Arrays
 
@@ -27,38 +26,41 @@ ENSEMBLE, DROPOUT, WRAPPER, ROBUST = "ensemble", "dropout", "wrapper", "CreDRO"
 OURS, AVERAGED = "ours", "ours averaged"
 LINES = (CBDL, EBNN, EBNN_LABEL, BNN, ENSEMBLE, DROPOUT, WRAPPER, ROBUST, OURS, AVERAGED)
 """In the order of the tables."""
-IMPRECISION = 0.1
-"""Nats that a width of 1 counts for when rows are rejected: the best on corrupted validation rows of Fashion-MNIST and
-CIFAR-10 among 0, 0.05, 0.1, 0.2, 0.3, 0.5 and 1 that costs MNIST no more than 0.001."""
 CREDAL = (CBDL, WRAPPER, ROBUST, OURS)
 """Those that answer with a set."""
 
 
 @dataclass(frozen=True, eq=False)
 class Said:
-    """What a line says of n rows: `point` (n, J), and (n,) each of the three uncertainties; `more` by name.
-
-    width: upper minus lower probability of the class that the point prediction names; 0 of a single distribution
-    """
+    """What a line says of n rows: `point` (n, J), and (n,) each of the three uncertainties; `more` by name."""
 
     point: Floats
     total: Floats
     aleatoric: Floats
     epistemic: Floats
-    width: Floats
     more: dict[str, Floats] = field(default_factory=dict)
+    own_doubt: Floats | None = None
+    """(n,): what a line rejects rows by, where that is not the entropy of its point prediction."""
 
     @property
     def doubt(self) -> Floats:
-        """(n,): what rows are rejected by: the entropy of the point prediction and a little of how imprecise it is."""
+        """(n,): what rows are rejected by."""
+        if self.own_doubt is not None:
+            return self.own_doubt
         p = np.maximum(self.point, 1e-300)
-        return np.asarray(-(p * np.log(p)).sum(-1) + IMPRECISION * self.width)
+        return np.asarray(-(p * np.log(p)).sum(-1))
+
+    @property
+    def error(self) -> Floats:
+        """(n,): the probability that the point prediction is wrong, by itself."""
+        return np.asarray(1 - self.point.max(-1))
 
     def at(self, rows: slice) -> Said:
         """Of some of the rows."""
         more = {name: values[rows] for name, values in self.more.items()}
         own = (self.total[rows], self.aleatoric[rows], self.epistemic[rows])
-        return Said(self.point[rows], *own, self.width[rows], more)
+        doubt = None if self.own_doubt is None else self.own_doubt[rows]
+        return Said(self.point[rows], *own, more, doubt)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +69,14 @@ class Answers:
 
     members: Mapping[tuple[LineUp, int], Arrays]
     labels: Floats
+
+    @property
+    def shifted(self) -> list[str]:
+        """The names of the sets of corrupted validation rows."""
+        ends = (
+            name.removesuffix("/known") for name in self.members["ordinary", 0] if name.endswith("/known")
+        )
+        return [name for name in ends if name.startswith(f"{VALIDATION} ")]
 
     def has(self, line_up: LineUp) -> bool:
         """Whether the members of a line-up are there."""
@@ -92,7 +102,7 @@ def said(answers: Answers, sets: Sequence[str], thorough: bool) -> dict[str, Sai
     if answers.has("ordinary"):
         lines |= _of_ordinary_networks(answers, sets, thorough)
     if answers.has("robust"):
-        probs = _probs(answers.stacked("robust", sets, "log_probs"))
+        probs = powered(answers.stacked("robust", sets, "log_probs"))
         lines[ROBUST] = _credal(constructions.wrapper(probs), thorough)
     if answers.has("dropout"):
         probs, entropy = (answers.stacked("dropout", sets, what)[:, 0] for what in ("averages", "entropy"))
@@ -120,10 +130,11 @@ def _of_ordinary_networks(answers: Answers, sets: Sequence[str], thorough: bool)
     """The deep ensemble, its box, and ours."""
     members, known = (answers.stacked("ordinary", sets, what) for what in ("log_probs", "known"))
     sharp = sharpness(answers) * members
+    ours = _ours(sharp, known, thorough)
     return {
-        ENSEMBLE: _averaged(baselines.from_draws(_probs(members))),
-        WRAPPER: _credal(constructions.wrapper(_probs(members)), thorough),
-        OURS: _ours(sharp, known, thorough),
+        ENSEMBLE: _averaged(baselines.from_draws(powered(members))),
+        WRAPPER: _credal(constructions.wrapper(powered(members)), thorough),
+        OURS: replace(ours, own_doubt=rejector(answers)(members, known, ours.point)),
         AVERAGED: _average_of_ours(sharp, known),
     }
 
@@ -137,33 +148,28 @@ def best(answers: Answers) -> int:
 
 
 def sharpness(answers: Answers) -> float:
-    """The power of the ordinary members' probabilities under which their average is best on validation rows (NLL)."""
-    members = answers.stacked("ordinary", [VALIDATION], "log_probs")
-    rows, y = np.arange(len(members)), answers.labels.astype(np.int64)
-
-    def loss(log_power: float) -> float:
-        mean = _probs(math.exp(log_power) * members).mean(1)
-        return float(-np.log(np.maximum(mean[rows, y], 1e-12)).mean())
-
-    return math.exp(minimize_scalar(loss, bounds=(-1.5, 1.5), method="bounded").x)
+    """The power of the ordinary members' probabilities under which their average is best on validation rows."""
+    return best_power(answers.stacked("ordinary", [VALIDATION], "log_probs"), answers.labels)
 
 
-def _probs(log_probs: Floats) -> Floats:
-    """Normalised: powers of probabilities, and those in single precision, do not sum to 1."""
-    p = np.exp(log_probs - log_probs.max(-1, keepdims=True))
-    return np.asarray(p / p.sum(-1, keepdims=True))
+def rejector(answers: Answers) -> Rejector:
+    """What rows are rejected by in our line, from corrupted validation rows."""
+    sets = answers.shifted
+    members, known = (answers.stacked("ordinary", sets, what) for what in ("log_probs", "known"))
+    point = powered(sharpness(answers) * members).mean(1)
+    return Rejector.chosen(members, known, point, answers.labels[: len(point) // len(sets)])
 
 
 def _averaged(own: baselines.Averaged) -> Said:
     point = np.asarray(own.prediction.center())
     total, aleatoric, epistemic = map(np.asarray, (own.total, own.aleatoric, own.epistemic))
-    return Said(point, total, aleatoric, epistemic, np.zeros(len(point)))
+    return Said(point, total, aleatoric, epistemic)
 
 
 def _drawn(probs: Floats, entropy: Floats) -> Said:
     """One network: H(mean p) = mean H(p), which is `entropy`, + mutual information."""
     total = np.asarray(CategoricalCredalSet(probs[:, None]).upper_entropy())
-    return Said(probs, total, entropy, np.maximum(total - entropy, 0.0), np.zeros(len(probs)))
+    return Said(probs, total, entropy, np.maximum(total - entropy, 0.0))
 
 
 def _credal(
@@ -178,22 +184,19 @@ def _credal(
         }
     center = np.asarray(sets.center()) if point is None else point
     total, aleatoric, epistemic = map(np.asarray, (split.total, split.aleatoric, split.epistemic))
-    named = center.argmax(-1)[:, None]
-    ends = (sets.lower_probabilities(), sets.upper_probabilities())
-    low, high = (np.take_along_axis(np.asarray(end), named, -1)[:, 0] for end in ends)
-    return Said(center, total, aleatoric, epistemic, high - low, more)
+    return Said(center, total, aleatoric, epistemic, more)
 
 
 def _ours(log_probs: Floats, known: Floats, thorough: bool) -> Said:
     """The networks' box with a background of every label. Its point is their average: the element of the set in which
     the background is labelled as they would."""
-    probs = _probs(log_probs)
+    probs = powered(log_probs)
     return _credal(constructions.with_background(probs, known), thorough, probs.mean(1))
 
 
 def _average_of_ours(log_probs: Floats, known: Floats) -> Said:
     """All members of ours, a network and a label of the background each, averaged: what a set adds, this lacks."""
-    probs, share = _probs(log_probs), known[..., None, None]
+    probs, share = powered(log_probs), known[..., None, None]
     classes = probs.shape[-1]
     members = share * probs[:, :, None] + (1 - share) * np.eye(classes)
     return _averaged(baselines.from_draws(members.reshape(len(probs), -1, classes)))

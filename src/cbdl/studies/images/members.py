@@ -20,6 +20,7 @@ from cbdl.bayes.methods import Dropout, Ensemble, MeanField, Method
 from cbdl.bayes.train import TrainingWarning
 from cbdl.data import Images
 from cbdl.engines import Local
+from cbdl.studies.images.varied import Varied
 
 LineUp = Literal["mean field", "ordinary", "robust", "dropout"]
 LINE_UPS: dict[LineUp, int] = {"ordinary": 4, "robust": 4, "mean field": 4, "dropout": 1}
@@ -39,11 +40,15 @@ class Training:
     epochs: int
     rate: float
     batch: int = 128
+    schedule: Literal["cosine", "one-cycle"] = "cosine"
     temperature: float = 1.0
     """Of the mean-field members: the weight of KL(q || prior) / N; 1 is Bayes' rule."""
     dropout: float = 0.1
     half: bool = False
     """Whether convolutions are trained in bfloat16, where the processor has it; parameters stay in single precision."""
+    mirrored: bool = False
+    moved: int = 0
+    """How rows vary from epoch to epoch (`Varied`)."""
 
 
 def net_for(name: Net, images: Images) -> Callable[[], nn.Module]:
@@ -79,15 +84,17 @@ def model_for(line_up: LineUp, place: int, how: Training, images: Images, seed: 
     own = 1000 * seed + place
     plain = cbdl.likelihoods.Categorical(net)
     prior: cbdl.bayes.priors.PriorLike = PRIOR
-    method: Method = Ensemble(how.epochs, how.batch, how.rate, restarts=1)
+    method: Method = Ensemble(how.epochs, how.batch, how.rate, restarts=1, schedule=how.schedule)
     if line_up == "mean field":
         prior = cbdl.priors.seeded(PRIOR, LINE_UPS[line_up], seed=1000 * seed)[place]
-        method = MeanField(how.epochs, how.batch, how.rate, temperature=how.temperature)
+        method = MeanField(
+            how.epochs, how.batch, how.rate, temperature=how.temperature, schedule=how.schedule
+        )
     elif line_up == "robust":
         plain = cbdl.constructions.robust(net, LINE_UPS[line_up], LEAST)[place]
         own += 100
     elif line_up == "dropout":
-        method = Dropout(how.epochs, how.batch, how.rate, p=how.dropout)
+        method = Dropout(how.epochs, how.batch, how.rate, p=how.dropout, schedule=how.schedule)
         own += 200
     return cbdl.CBDL(
         [prior],
@@ -114,6 +121,8 @@ def trained(line_up: LineUp, place: int, how: Training, images: Images, seed: in
         # As many epochs as the profile has, for everyone: that more would help is known.
         warnings.simplefilter("ignore", TrainingWarning)
         with torch.autocast("cpu", torch.bfloat16, enabled=how.half and half_precision()):
+            if how.mirrored or how.moved:
+                return model.fit(Varied(x, images.y, how.mirrored, how.moved), stream=True)
             return model.fit(x, images.y)
 
 

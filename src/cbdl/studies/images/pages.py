@@ -37,6 +37,8 @@ SETS = {
 """What sets of rows are called in tables; others go by their own name."""
 DRAWN = (CBDL, OURS, ENSEMBLE, EBNN, BNN)
 """The lines of the figures of rejection."""
+REJECTED_BY = ("error", "total", "epistemic")
+"""What else rows could be rejected by."""
 ABOUT = (
     f"{CBDL}: the hull of four mean-field members, as in the paper. {EBNN} averages them (variance of the probability "
     f"vector as aleatoric, as in the paper), {EBNN_LABEL} with the variance of the label; {BNN} is the best of them. "
@@ -149,29 +151,36 @@ def of_rejection(table: Table, source: Source) -> Part:
     """The area under accuracy-rejection by severity, with the paper's; the figure has the curves."""
     rows, numbers = [], {}
     for method, values in published.SEVERITY.get(source.name, {}).items():
-        rows.append((f"* {method}", *map(share, values), share(float(np.mean(values))), "-", "-"))
+        rows.append((f"* {method}", *map(share, values), share(float(np.mean(values))), "-", "-", "-"))
     for line in table.lines(source):
         own = [table.over_noises(source, line, "area", (severity,)) for severity in SEVERITIES]
-        others = [table.over_noises(source, line, f"area_{name}") for name in ("total", "epistemic")]
+        others = [table.over_noises(source, line, f"area_{name}") for name in REJECTED_BY]
         rows.append((line, *map(share, own), share(float(np.mean(own))), *map(share, others)))
         numbers[line] = {
             "area": own,
             "mean": float(np.mean(own)),
-            "by_total": others[0],
-            "by_epistemic": others[1],
+            **{f"by_{name}": area for name, area in zip(REJECTED_BY, others, strict=True)},
         }
+    chosen = table.of(source)[0].numbers["rejector"]
     return Part(
         name=f"rejection-{source.name}",
         title=f"{source.title}: area under accuracy-rejection, by severity",
-        text="Means over noises. Rows are rejected by the entropy of the point prediction plus a tenth of the width, "
-        "upper minus lower probability, of the class that it names; last columns, means of all severities: by total "
-        "and by epistemic uncertainty. A star: the paper's table.",
-        header=("line", *(f"severity {s}" for s in SEVERITIES), "mean", "by total", "by EU"),
+        text="Means over noises. Rows are rejected by the entropy of the point prediction, in our line by the "
+        "probability of an error as corrupted validation rows teach it; last columns, means of all severities: by one "
+        "minus the largest probability, by total and by epistemic uncertainty. A star: the paper's table.",
+        header=("line", *(f"severity {s}" for s in SEVERITIES), "mean", "by error", "by total", "by EU"),
         rows=tuple(rows),
-        lessons=(),
+        lessons=(_rejector(chosen),) if chosen else (),
         numbers=numbers,
         caption="Accuracy of what is kept against the share of rejected rows, mean over noises, at each severity.",
         draw=partial(figures.rejection, shares=SHARES, curves=_curves(table, source)),
+    )
+
+
+def _rejector(own: dict[str, float]) -> str:
+    return (
+        f"Chosen on corrupted validation rows, of ours: the power {own['power']:.2f} of probabilities, the weight "
+        f"{own['weight']:g} of upper minus lower probability of the named class."
     )
 
 

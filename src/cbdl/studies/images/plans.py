@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cbdl.studies.images.members import Training
 from cbdl.studies.images.sources import SOURCES, STAND_IN, Sizes
@@ -19,15 +19,22 @@ class Plan:
     workers: int = 1
 
 
-_GREY, _COLOUR = Training("lenet", 6, 2e-3), Training("resnet8", 6, 5e-3, half=True)
-_MANY, _FEW = Sizes(None, 2000, 2000, 300), Sizes(None, 2000, 800, 40)
+_GREY = Training("lenet", 6, 2e-3)
+_COLOUR = Training("resnet8", 12, 1e-2, schedule="one-cycle", half=True, moved=2)
+_LEARNING = {
+    "mnist": _GREY,
+    "fashion": _GREY,
+    "cifar": replace(_COLOUR, mirrored=True),
+    "svhn": _COLOUR,  # the mirror image of a digit is none
+}
+_MANY, _FEW = Sizes(None, 2000, 2000, 300, 300), Sizes(None, 2000, 800, 40, 100)
 _PAPER = Training("resnet20", 200, 1e-3)
-_DIGITS = Training("lenet", 5, 5e-3, batch=64)
+_DIGITS = Training("lenet", 4, 1e-2, batch=64)
 
 PLANS: dict[Profile, Plan] = {
-    "smoke": Plan({STAND_IN: _DIGITS}, {STAND_IN: Sizes(None, 200, 120, 40)}),
+    "smoke": Plan({STAND_IN: _DIGITS}, {STAND_IN: Sizes(None, 200, 120, 40, 40)}),
     "cpu": Plan(
-        {name: _GREY if own.grey else _COLOUR for name, own in SOURCES.items()} | {STAND_IN: _DIGITS},
+        _LEARNING | {STAND_IN: _DIGITS},
         {name: _MANY if own.grey else _FEW for name, own in SOURCES.items()} | {STAND_IN: Sizes()},
         workers=2,
     ),

@@ -31,8 +31,11 @@ from cbdl.studies.shelf import Shelf as ArrayShelf
 from cbdl.studies.study import Context
 from cbdl.studies.tables.contestant import code
 
-MEASURING = (*ASKING, *(f"studies/images/{name}.py" for name in ("lines", "measures", "runs")), "credal", "evaluate",
-             "baselines.py", "constructions")  # fmt: skip
+MEASURING = (
+    *ASKING,
+    *(f"studies/images/{name}.py" for name in ("lines", "measures", "rejector", "runs")),
+    *("credal", "evaluate", "baselines.py", "constructions"),
+)
 """The code that decides what is measured."""
 STAND_IN_NOTE = (
     "runs on scikit-learn's digits; `cbdl data fetch` downloads MNIST, Fashion-MNIST, CIFAR-10 and SVHN"
@@ -120,6 +123,7 @@ def measured(own: Rows, members: dict[Any, Arrays]) -> dict[str, Any]:
         "scores": {line: measures.scores(said, y) for line, said in clean.items()},
         "members": _members(answers, y),
         "seconds": _seconds(members),
+        "rejector": asdict(lines.rejector(answers)) if answers.has("ordinary") else None,
         "means": {
             name: {line: measures.means(s) for line, s in sets.items()} for name, sets in by_set.items()
         },
@@ -148,6 +152,7 @@ def _numbers(said: Said, y: Any) -> dict[str, Any]:
         **measures.means(said),
         "accuracy": float((said.point.argmax(-1) == y).mean()),
         "area": measures.area(said, y, "doubt"),
+        "area_error": measures.area(said, y, "error"),
         "area_total": measures.area(said, y, "total"),
         "area_epistemic": measures.area(said, y, "epistemic"),
         "curve": measures.curve(said, y),

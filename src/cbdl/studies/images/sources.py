@@ -18,6 +18,8 @@ from cbdl.data import CIFAR10_C, MNIST_C, DataError, Images
 from cbdl.studies.images import foreign
 
 SEVERITIES = (1, 2, 3, 4, 5)
+SHIFTS = (1, 3, 5)
+"""Severities at which validation rows are corrupted."""
 CLEAN, VALIDATION = "clean", "validation"
 STAND_IN = "digits"
 SIDE = 16
@@ -58,6 +60,8 @@ class Sizes:
     """Clean test rows, and rows of each foreign data set."""
     corrupted: int | None = None
     """Test rows that are corrupted, the same ones for all corruptions."""
+    shifted: int = 100
+    """Validation rows that are corrupted: on them it is chosen by what rows are rejected."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,9 +75,11 @@ class Rows:
     foreign: dict[str, Images]
     corrupted: Images
     """Clean ones, that are to be corrupted."""
+    shifted: Images
+    """Validation rows that are to be corrupted."""
 
     def sets(self, seed: int) -> dict[str, Callable[[], Images]]:
-        """By name: validation rows, clean test rows, foreign test rows, and each corruption at each severity.
+        """By name: validation rows, clean test rows, foreign test rows, and corrupted rows of both.
 
         As functions, because all of them together are many.
         """
@@ -86,12 +92,26 @@ class Rows:
             for name in self.source.corruptions
             for severity in SEVERITIES
         }
-        return own
+        return own | self._shifted(1_000_003 + seed)
+
+    def _shifted(self, seed: int) -> dict[str, Callable[[], Images]]:
+        return {
+            shifted(name, severity): lambda name=name, severity=severity: data.corrupt(  # type: ignore[misc]
+                self.shifted, name, severity, seed
+            )
+            for name in self.source.corruptions
+            for severity in SHIFTS
+        }
 
 
 def corrupted(name: str, severity: int) -> str:
     """The name of a set of corrupted rows."""
     return f"{name} {severity}"
+
+
+def shifted(name: str, severity: int) -> str:
+    """The name of a set of corrupted validation rows."""
+    return f"{VALIDATION} {name} {severity}"
 
 
 def some(images: Images, most: int | None, seed: int = 0) -> Images:
@@ -134,11 +154,19 @@ def rows(source: Source, sizes: Sizes, seed: int) -> Rows:
         for name, images in _tests().items()
         if name != source.name
     }
-    return Rows(source, train, validation, some(tests, sizes.tests), others, some(tests, sizes.corrupted, 1))
+    return _rows(source, sizes, train, validation, tests, others)
+
+
+def _rows(
+    source: Source, sizes: Sizes, train: Images, validation: Images, tests: Images, others: dict[str, Images]
+) -> Rows:
+    """Those of them that are used."""
+    asked, broken = some(tests, sizes.tests), some(tests, sizes.corrupted, 1)
+    return Rows(source, train, validation, asked, others, broken, validation[: sizes.shifted])
 
 
 def _digits(source: Source, sizes: Sizes, seed: int) -> Rows:
     whole, tests = (data.load("digits", part).sized(SIDE, "resize") for part in ("train", "test"))
     train, validation = split(whole, min(sizes.validation, len(whole) // 4), sizes.train, seed)
     others = {name: make(some(tests, sizes.tests), 0) for name, make in foreign.MADE.items()}
-    return Rows(source, train, validation, some(tests, sizes.tests), others, some(tests, sizes.corrupted, 1))
+    return _rows(source, sizes, train, validation, tests, others)

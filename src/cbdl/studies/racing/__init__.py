@@ -52,8 +52,8 @@ __all__ = [
 ]
 
 
-TRACK = "track"
-"""What a run may be confined to beside the splits: the map alone."""
+TRACK, SECONDS = "track", "seconds"
+"""What a run may be confined to beside the splits: the map, and how long simulation and predictions take."""
 
 
 def parts(context: Context) -> Iterator[Part]:
@@ -62,7 +62,9 @@ def parts(context: Context) -> Iterator[Part]:
     world = open_world(context.track, plan.length)
     context.note(f"\n{world.track.name}; the other track is {world.other_track.name}")
     yield pages.of_track(world)
-    if context.only == (TRACK,):
+    if context.only and not any(map(context.wants, SPLITS)):
+        if context.wants(SECONDS):
+            yield pages.of_speed(measured_speed(world))
         return
     done = results(context, world, plan)
     table = Table(done)
@@ -71,8 +73,9 @@ def parts(context: Context) -> Iterator[Part]:
             yield pages.of_coverage(table, split, test)
         yield pages.of_widths(table, split)
         yield pages.of_scores(table, split)
-    drawn = [pages.of_samples(done, test) for test in (IN, RACE)]
-    yield from (part for part in [*drawn, pages.of_frames(done, world)] if part is not None)
+    some = [*(pages.of_shapes(table, split) for split in table.splits)]
+    some += [*(pages.of_samples(done, test) for test in (IN, RACE)), pages.of_frames(done, world)]
+    yield from (part for part in some if part is not None)
     speed = None if smoke else _speed(context, world)  # a moment's run has no time worth telling
     if speed is not None:
         yield pages.of_speed(speed)
@@ -110,6 +113,6 @@ STUDY = Study(
     "Motion prediction for autonomous racing",
     ("smoke", "cpu", "paper"),
     parts,
-    choices=(TRACK, *SPLITS),
+    choices=(TRACK, SECONDS, *SPLITS),
     on_a_track=True,
 )

@@ -6,11 +6,12 @@ probability 1 - alpha, if it is exchangeable with them.
 
 `OutOfFold` needs no windows but those of the training. A window is scored by the one member that did without its
 stretch; a fresh window is held if it is near any member. This is the jackknife-minmax region of Barber et al. (2021),
-as a union over a credal set: it covers 1 - alpha if stretches are exchangeable, and as a rule more.
+as a union over a credal set: it covers 1 - alpha if stretches are exchangeable, and as a rule more. The same windows
+tell how far the members' densities are to be trusted.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,6 +23,8 @@ POWERS = (1.0, 0.8, 0.6, 0.4, 0.2)
 """Powers of the scales to choose from: a network is too sure where it is sure, and too unsure where it is not."""
 ALPHAS = (0.1, 0.05, 0.01)
 """Levels at which tubes are to be narrow."""
+Scored = Sequence[tuple[Forecast, FloatArray]]
+"""The forecast of every member for the windows that it has not seen, and their outcomes."""
 
 
 def trajectory_scores(forecast: Forecast, y: FloatArray) -> FloatArray:
@@ -42,48 +45,70 @@ def conformal_quantile(values: FloatArray, alpha: float) -> float:
 
 
 @dataclass(frozen=True)
-class OutOfFold:
-    """Scores (n,) of training windows, each by the member that has not seen it, and what scales are compared with."""
+class Scales:
+    """Scales with a power and a factor, about their geometric means `typical` (horizon, 2)."""
 
-    values: FloatArray
-    typical: FloatArray  # (horizon, 2): the geometric mean of scales
+    typical: FloatArray
     power: float
+    factor: float = 1.0
 
-    def tempered(self, scale: FloatArray) -> FloatArray:
-        """Scales (..., horizon, 2) with the power, in their own units."""
-        tempered: FloatArray = scale**self.power * self.typical ** (1.0 - self.power)
+    def __call__(self, scale: FloatArray) -> FloatArray:
+        """Of scales (..., horizon, 2)."""
+        tempered: FloatArray = self.factor * scale**self.power * self.typical ** (1.0 - self.power)
         return tempered
 
+    def of(self, forecast: Forecast) -> Forecast:
+        """The forecast with these scales; first, no member's is below that of all of them averaged."""
+        return Forecast(forecast.loc, self(np.maximum(forecast.scale, forecast.averaged().scale)))
+
+
+@dataclass(frozen=True)
+class OutOfFold:
+    """Scores (n,) of training windows, each by the member that has not seen it, and the scales that go with them."""
+
+    values: FloatArray
+    scales: Scales
+    """Of tubes."""
+    density: Scales
+    """Of densities."""
+
     def shape(self, forecast: Forecast) -> Forecast:
-        """What the tube is made of: no member's scale is below that of all of them averaged."""
-        scale = np.maximum(forecast.scale, forecast.averaged().scale)
-        return Forecast(forecast.loc, self.tempered(scale))
+        """What the tube is made of."""
+        return self.scales.of(forecast)
 
     def tube(self, forecast: Forecast, alpha: float) -> Tube:
         """The calibrated tube of fresh windows."""
         return Tube(self.shape(forecast), conformal_quantile(self.values, alpha))
 
 
-def out_of_fold(parts: list[tuple[Forecast, FloatArray]], powers: Sequence[float] = POWERS) -> OutOfFold:
-    """From the forecast of every member for the windows that it has not seen, and their outcomes.
+def out_of_fold(parts: Scored, powers: Sequence[float] = POWERS) -> OutOfFold:
+    """From forecasts of windows that were not seen: scales of narrow tubes, scales of likely densities.
 
-    The power of the scales is that whose tubes for these windows are narrowest, as a geometric mean over levels.
+    The power of tubes is that whose tubes for these windows are narrowest, as a geometric mean over levels.
     """
-    choices = [_scored(parts, power) for power in powers]
-    return min(choices, key=lambda own: _log_width(own, parts))
+    typical = np.exp(np.log(np.concatenate([forecast.scale[:, 0] for forecast, _ in parts])).mean(axis=0))
+    choices = [Scales(typical, power) for power in powers]
+    own = [(scales, _scores(scales, parts)) for scales in choices]
+    scales, values = min(own, key=lambda pair: _log_width(pair[0], pair[1], parts))
+    density, _ = min((_likeliest(scales, parts) for scales in choices), key=lambda pair: pair[1])
+    return OutOfFold(values, scales, density)
 
 
-def _log_width(own: OutOfFold, parts: list[tuple[Forecast, FloatArray]]) -> float:
-    scale = np.concatenate(
-        [own.tempered(forecast.scale).mean(axis=(1, 2, 3)) for forecast, _ in parts]
-    ).mean()
-    return float(np.mean([np.log(conformal_quantile(own.values, alpha) * scale) for alpha in ALPHAS]))
+def _scores(scales: Scales, parts: Scored) -> FloatArray:
+    return np.concatenate([trajectory_scores(Forecast(f.loc, scales(f.scale)), y) for f, y in parts])
 
 
-def _scored(parts: list[tuple[Forecast, FloatArray]], power: float) -> OutOfFold:
-    scales = np.concatenate([forecast.scale[:, 0] for forecast, _ in parts])
-    empty = OutOfFold(np.zeros(0), np.exp(np.log(scales).mean(axis=0)), power)
-    values = [
-        trajectory_scores(Forecast(forecast.loc, empty.tempered(forecast.scale)), y) for forecast, y in parts
-    ]
-    return OutOfFold(np.concatenate(values), empty.typical, power)
+def _log_width(scales: Scales, values: FloatArray, parts: Scored) -> float:
+    scale = np.concatenate([scales(forecast.scale).mean(axis=(1, 2, 3)) for forecast, _ in parts]).mean()
+    return float(np.mean([np.log(conformal_quantile(values, alpha) * scale) for alpha in ALPHAS]))
+
+
+def _likeliest(scales: Scales, parts: Scored) -> tuple[Scales, float]:
+    """With the factor that makes the outcomes likeliest, and their mean loss then, up to a constant.
+
+    A position loses |z|^2 / (2 c^2) + log(s_x s_y) + 2 log c, which is least at c^2 = mean |z|^2 / 2.
+    """
+    forecasts = [(Forecast(f.loc, scales(f.scale)), y) for f, y in parts]
+    squared = np.concatenate([f.squared(y) for f, y in forecasts]).mean()
+    logs = np.concatenate([np.log(f.scale).sum(axis=-1)[:, 0] for f, _ in forecasts]).mean()
+    return replace(scales, factor=float(np.sqrt(0.5 * squared))), float(logs + np.log(squared))

@@ -27,23 +27,48 @@ class Fold:
 
 
 def track_folds(windows: Windows, folds: int = FOLDS) -> list[Fold]:
-    """Folds by sectors of the lap, in turn."""
-    begin, end = windows.stretch.T
-    longest = float((end - begin).max())
+    """Folds by sectors of the lap, in turn; on a short track, by where windows begin."""
+    longest = float(np.diff(windows.stretch).max())
     laps = int(np.clip(windows.track_length / (folds * ROOM * longest), 1, SECTORS))
-    count = folds * laps
-    first, last = (_sector(s, windows.track_length, count) for s in (begin, end))
+    for count in range(laps * folds, 0, -folds):
+        parts = _by_sector(windows, count, folds)
+        if all(len(fold.left_out) and len(fold.seen) for fold in parts):
+            return parts
+    parts = _by_begin(windows, folds)
+    if all(len(fold.left_out) and len(fold.seen) for fold in parts):
+        return parts
+    raise ValueError(
+        f"{windows.track}: its {windows.track_length:.0f} m are too short for {folds} folds of windows of up to "
+        f"{longest:.1f} m; give a longer track, shorten the horizon, or simulate for longer"
+    )
+
+
+def _by_sector(windows: Windows, count: int, folds: int) -> list[Fold]:
+    """Equally long sectors: what lies in those of a fold as a whole is left out, what touches none of them is seen."""
+    first, last = (_sector(s, windows.track_length, count) for s in windows.stretch.T)
+    inside = first % folds
+    return [
+        Fold(
+            np.flatnonzero((inside == i) & (first == last)),
+            np.flatnonzero((inside != i) & (last % folds != i)),
+        )
+        for i in range(folds)
+    ]
+
+
+def _by_begin(windows: Windows, folds: int) -> list[Fold]:
+    """As many windows to each fold; what touches a place of theirs is not seen."""
+    length = windows.track_length
+    begin, size = windows.stretch[:, 0] % length, np.diff(windows.stretch)[:, 0]
+    fold = np.argsort(np.argsort(begin, kind="stable"), kind="stable") * folds // len(windows)
     parts = []
-    for fold in range(folds):
-        inside = first % folds == fold
-        left_out = np.flatnonzero(inside & (first == last))
-        seen = np.flatnonzero(~inside & (last % folds != fold))
-        if len(left_out) == 0 or len(seen) == 0:
-            raise ValueError(
-                f"{windows.track}: no windows lie in sectors {fold}, {fold + folds}, ... of {count} as a whole; "
-                "simulate whole laps, or take a shorter horizon"
-            )
-        parts.append(Fold(left_out, seen))
+    for i in range(folds):
+        own = fold == i
+        low, high = begin[own].min(initial=np.inf), (begin + size)[own].max(initial=-np.inf)
+        after = (begin - low) % length
+        parts.append(
+            Fold(np.flatnonzero(own), np.flatnonzero((after > high - low) & (after + size < length)))
+        )
     return parts
 
 

@@ -24,6 +24,8 @@ EBNN, CBDL = "EBNN", "CBDL"
 EBNN_CONFORMAL, CBDL_CONFORMAL = "EBNN, conformal", "CBDL, conformal"
 STEP_BOXES, TRAJECTORY_BOXES = "CBDL, exact boxes", "CBDL, exact trajectory box"
 CALIBRATED = "CBDL, calibrated"
+PLAIN = "plain"
+"""Scores of the densities as they are predicted."""
 
 
 def of_region(region: Tube | Boxes, y: FloatArray) -> Numbers:
@@ -92,9 +94,11 @@ def measured(
         for name, numbers in own.items():
             regions.setdefault(name, {})[f"{level:g}"] = numbers
     curves = {EBNN: curve(one, y), CBDL: curve(forecast, y)}
+    errors = point_scores(forecast.loc, y)
+    scores = {PLAIN: {**errors, **density_scores(forecast, y, seed)}}
     if calibration is not None:
         curves[CALIBRATED] = curve(calibration.shape(forecast), y)
-    scores = {**point_scores(forecast.loc, y), **density_scores(forecast, y, seed)}
+        scores[CALIBRATED] = {**errors, **density_scores(calibration.density.of(forecast), y, seed)}
     return {"windows": len(y), "scores": scores, "regions": regions, "curves": curves}
 
 
@@ -107,5 +111,5 @@ def measured_alone(
         alpha = 1.0 - level
         regions[EBNN][f"{level:g}"] = of_region(union(forecast, alpha), y)
         regions[EBNN_CONFORMAL][f"{level:g}"] = of_region(conformal_tube(*validation, forecast, alpha), y)
-    scores = {**point_scores(forecast.loc, y), **density_scores(forecast, y)}
+    scores = {PLAIN: {**point_scores(forecast.loc, y), **density_scores(forecast, y)}}
     return {"windows": len(y), "scores": scores, "regions": regions, "curves": {EBNN: curve(forecast, y)}}

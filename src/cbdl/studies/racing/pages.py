@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import product
 from typing import Any
 
 from cbdl.plots import racing as figures
 from cbdl.studies.part import Part, cell
-from cbdl.studies.racing import published
+from cbdl.studies.racing import published, shapes
 from cbdl.studies.racing.measures import (
     CALIBRATED,
     CBDL,
@@ -14,6 +15,7 @@ from cbdl.studies.racing.measures import (
     EBNN,
     EBNN_CONFORMAL,
     LEVELS,
+    PLAIN,
     STEP_BOXES,
     TRAJECTORY_BOXES,
 )
@@ -40,7 +42,7 @@ def of_track(world: World) -> Part:
         name="track",
         title=f"{world.track.name}, {world.track.length:.0f} m",
         text=f"Speeds at a gain of 1; {world.cars} cars: two drivers, four lines, gains "
-        f"{', '.join(f'{gain:g}' for gain in world.length.gains)}, {world.length.traces:g} s each.",
+        f"{', '.join(f'{gain:g}' for gain in world.length.gains)}, {world.duration:.0f} s each.",
         header=("line", "length (m)", "lap (s)", "slowest (m/s)", "fastest (m/s)"),
         rows=tuple(rows),
         lessons=(),
@@ -245,6 +247,33 @@ def of_widths(table: Table, split: str) -> Part:
     )
 
 
+def of_shapes(table: Table, split: str) -> Part | None:
+    """Minimal regions beside unions; None if the run has none."""
+    names = ("one", "area", "union_area", "ellipse_area")
+    rows, numbers = [], {}
+    for test, line_up, method in product(table.tests(split), table.line_ups(split), shapes.METHODS):
+        own = [table.shape(split, test, line_up, method, name) for name in names]
+        known = [value for value in own if value is not None]
+        if len(known) < len(names):
+            continue
+        what = f"{test}, {line_up}: {method}"
+        rows.append((what, _share(known[0].mean), *(f"{100 * value.mean:.2f}" for value in known[1:])))
+        numbers[what] = {name: vars(value) for name, value in zip(names, known, strict=True)}
+    if not rows:
+        return None
+    return Part(
+        name=f"shapes-{split}",
+        title=f"Shapes of a step's region, {split} split",
+        text=f"Regions of a lower probability of {1 - shapes.ALPHA:g} for one step, {shapes.WINDOWS} windows, every "
+        f"{shapes.EVERY}th step: how many steps they hold, their mean area in square decimetres, and that of a union "
+        "of the members' ellipses and of the averaged Normal's ellipse that hold as many.",
+        header=("windows, members: region", "one-step", "area", "union's", "ellipse's"),
+        rows=tuple(rows),
+        lessons=(),
+        numbers=numbers,
+    )
+
+
 # --- scores -----------------------------------------------------------------------------------------------
 
 
@@ -252,13 +281,14 @@ def of_scores(table: Table, split: str) -> Part:
     """Errors and proper scores of all line-ups on all kinds of test windows."""
     rows, numbers = [], {}
     for test in table.tests(split):
-        for line_up in table.line_ups(split):
-            own = {name: table.score(split, test, line_up, name) for name in SCORES}
+        for line_up, density in product(table.line_ups(split), (PLAIN, CALIBRATED)):
+            own = {name: table.score(split, test, line_up, name, density) for name in SCORES}
             if own["ade"] is None:
                 continue
             texts = [_score(name, value) for name, value in own.items()]
-            rows.append((f"{test}, {line_up}", *texts))
-            numbers[f"{test}, {line_up}"] = {k: None if v is None else vars(v) for k, v in own.items()}
+            what = f"{test}, {line_up}{' calibrated' if density == CALIBRATED else ''}"
+            rows.append((what, *texts))
+            numbers[what] = {k: None if v is None else vars(v) for k, v in own.items()}
     return Part(
         name=f"scores-{split}",
         title=f"Scores, {split} split",
@@ -268,7 +298,8 @@ def of_scores(table: Table, split: str) -> Part:
         rows=tuple(rows),
         lessons=(
             "ADE and FDE: mean and final distance of the members' mean; minADE: of the best member. The other scores "
-            "are of the members' average.",
+            "are of the members' average; calibrated: with the power and the factor of scales that make windows "
+            "likeliest which a member has not seen.",
         ),
         numbers=numbers,
     )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cbdl.studies.racing.members import LINE_UPS, OURS, PAPER, LineUp
+from cbdl.studies.racing.members import DRAWS, LINE_UPS, OURS, PAPER, LineUp
 from cbdl.studies.racing.worlds import Length
 from cbdl.studies.study import Profile
 
@@ -23,6 +23,8 @@ class Plan:
     """Training windows, evenly spread; None: all."""
     tests: int = 2000
     """Test windows of each kind, evenly spread, and validation windows."""
+    draws: int = DRAWS
+    """Of the parameters of members that have a distribution of them."""
     length: Length = field(default_factory=Length)
 
 
@@ -32,8 +34,9 @@ PLANS: dict[Profile, Plan] = {
         {"blocked": LINE_UPS, "random": ()},
         epochs=0.1,
         most=400,
-        tests=24,
-        length=Length(30.0, 12.0, (1.0,)),
+        tests=6,
+        draws=4,
+        length=Length(5.0, 5.0, (1.0,)),
     ),
     "cpu": Plan(3, {"blocked": LINE_UPS, "random": (PAPER, OURS)}),
     "paper": Plan(5, {"blocked": LINE_UPS, "random": LINE_UPS}, epochs=4.0, tests=100_000),

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cbdl.studies.kept import Shelf
-from cbdl.studies.racing import measures, samples
+from cbdl.studies.racing import measures, samples, shapes
 from cbdl.studies.racing.calibration import OutOfFold, out_of_fold
 from cbdl.studies.racing.curves import FloatArray
 from cbdl.studies.racing.folds import Fold, random_folds, track_folds
@@ -30,8 +30,8 @@ MEASURES = tuple(
     f"studies/racing/{name}.py"
     for name in (
         "areas", "calibration", "controllers", "curves", "folds", "forecasts", "lines", "measures", "members",
-        "offsets", "physics", "quadratic", "regions", "runs", "samples", "scores", "speeds", "splits", "traces",
-        "tracks", "vehicle", "views", "windows", "worlds",
+        "offsets", "physics", "quadratic", "regions", "runs", "samples", "scores", "shapes", "speeds", "splits",
+        "traces", "track_files", "tracks", "vehicle", "views", "windows", "worlds",
     )
 )  # fmt: skip
 """The code that decides what is measured."""
@@ -100,7 +100,7 @@ def _key(world: World, plan: Plan, case: Case, name: str) -> dict[str, Any]:
         "split": f"{case.split}-{case.setting}-{case.seed}",
         "contestant": name,
     }
-    settings = [plan.epochs, plan.most, plan.tests, *vars(plan.length).values()]
+    settings = [plan.epochs, plan.most, plan.tests, plan.draws, *vars(plan.length).values()]
     tracks = [content(world.track), content(world.other_track)]
     return {**words, "settings": [list(x) if isinstance(x, tuple) else x for x in settings], "tracks": tracks,
             "code": code(*MEASURES)}  # fmt: skip
@@ -113,7 +113,7 @@ def _said(result: Result, there: bool) -> str:
     for test, own in result.tests.items():
         region = own["regions"].get(measures.CALIBRATED) or own["regions"].get(measures.CBDL)
         held = "" if region is None else f", trajectories held at 0.9 {region['0.9']['multi']:.3f}"
-        parts.append(f"{test}: ADE {own['scores']['ade']:.3f} m{held}")
+        parts.append(f"{test}: ADE {own['scores'][measures.PLAIN]['ade']:.3f} m{held}")
     what = f"{case.split} split, {'all lines' if case.setting == 'in' else 'without race line'}, seed {case.seed}"
     return f"  {what}, {result.line_up}{' (kept)' if there else ''}: {'; '.join(parts)}"
 
@@ -168,13 +168,14 @@ def _run(case: Case, line_up: LineUp | None, own: Cut, plan: Plan) -> dict[str, 
     epochs = max(1, round(line_up.epochs * plan.epochs))
     trained = train(line_up, own.train, own.folds, case.seed, epochs)
     calibration = _calibrated(trained, own) if line_up.by_fold else None
-    seen = trained.forecast(own.validation), own.validation.future[..., :2]
+    seen = trained.forecast(own.validation, plan.draws), own.validation.future[..., :2]
     tests, drawn = {}, {}
     for name, windows in own.tests.items():
-        forecast, y = trained.forecast(windows), windows.future[..., :2]
+        forecast, y = trained.forecast(windows, plan.draws), windows.future[..., :2]
         tests[name] = measures.measured(forecast, y, seen, calibration, case.seed)
         if name in (IN, RACE):
             drawn[name] = samples.samples(windows, forecast, calibration)
+            tests[name]["shapes"] = shapes.shapes(forecast, y)
     return {"tests": tests, "samples": drawn}
 
 

@@ -37,7 +37,7 @@ def measured_speed(world: World) -> Speed:
     some = few(world.windows, PREDICTIONS)
     seconds = {line_up.name: _seconds(line_up, some) for line_up in (PAPER, OURS)}
     begin = time.process_time()
-    simulate(world.track, gains=world.length.gains, duration=world.length.traces)
+    simulate(world.track, gains=world.length.gains, duration=world.duration)
     return Speed(time.process_time() - begin, world.cars, seconds, len(some))
 
 

@@ -15,7 +15,9 @@ PARTS = ("train", "validation", "test")
 HELD_OUT = 0.1
 """The share of validation, and of test."""
 STRETCHES = 3
-"""Held-out stretches of each kind."""
+"""Held-out stretches of each kind, if the track is long enough."""
+ROOM = 3.0
+"""So many of the longest windows, at least, are from the begin of a held-out stretch to that of the next."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +73,23 @@ def blocked_split(windows: Windows, seed: int = 0, stretches: int = STRETCHES) -
 def held_out_stretches(windows: Windows, seed: int = 0, stretches: int = STRETCHES) -> Stretches:
     """Stretches for validation and test, spread over the lap: as many of each as `stretches`, equally long.
 
-    Their length is such that a fifth of the windows that remain is held out.
+    Their length is such that a fifth of the windows that remain is held out; on a short track there are fewer of them.
     """
     if stretches < 1:
         raise ValueError(f"stretches={stretches}: give at least 1")
+    longest = float(np.diff(windows.stretch).max())
+    most = int(np.clip(windows.track_length / (2.0 * ROOM * longest), 1, stretches))
+    for count in range(most, 0, -1):
+        own = _layout(windows, seed, count)
+        if min(len(part) for part in vars(own.split(windows)).values()):
+            return own
+    raise ValueError(
+        f"{windows.track}: its {windows.track_length:.0f} m are too short to hold out stretches, with windows of up to "
+        f"{longest:.1f} m; give a longer track, shorten the horizon, or simulate for longer"
+    )
+
+
+def _layout(windows: Windows, seed: int, stretches: int) -> Stretches:
     rng = np.random.default_rng(seed)
     # The lap in 2 K sectors, alternately of validation and test: one stretch in each, somewhere.
     turn, places = rng.uniform(), rng.uniform(size=2 * stretches)
@@ -96,8 +111,6 @@ def held_out_stretches(windows: Windows, seed: int = 0, stretches: int = STRETCH
             low = middle
         else:
             high = middle
-    split = layout(high).split(windows)
-    _check_parts(min(len(split.train), len(split.validation), len(split.test)), f"stretches={stretches}")
     return layout(high)
 
 
@@ -117,6 +130,4 @@ def line_held_out(split: Split, windows: Windows, line: str = "race") -> Split:
 
 def _check_parts(smallest: int, what: str) -> None:
     if smallest == 0:
-        raise ValueError(
-            f"{what}: too few windows for three parts; simulate for longer, or hold out fewer stretches"
-        )
+        raise ValueError(f"{what}: too few windows for three parts; simulate for longer")

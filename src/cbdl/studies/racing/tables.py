@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cbdl.studies.racing.measures import Curve, at_width
+from cbdl.studies.racing.measures import PLAIN, Curve, at_width
 from cbdl.studies.racing.runs import Result
 
 
@@ -58,9 +58,10 @@ class Table:
             if own.case.split == split and test in own.tests and own.line_up == line_up
         ]
 
-    def score(self, split: str, test: str, line_up: str, name: str) -> Spread | None:
-        """A score of the forecasts."""
-        return spread([own.tests[test]["scores"][name] for own in self.of(split, test, line_up)])
+    def score(self, split: str, test: str, line_up: str, name: str, density: str = PLAIN) -> Spread | None:
+        """A score of the forecasts; None where they have no such densities."""
+        own = [result.tests[test]["scores"].get(density) for result in self.of(split, test, line_up)]
+        return spread([None if scores is None else scores[name] for scores in own])
 
     def region(
         self, split: str, test: str, line_up: str, region: str, level: float, name: str
@@ -74,6 +75,11 @@ class Table:
         """The same, one per seed; empty where there is no such region."""
         own = [result.tests[test]["regions"].get(region) for result in self.of(split, test, line_up)]
         return [numbers[f"{level:g}"][name] for numbers in own if numbers is not None]
+
+    def shape(self, split: str, test: str, line_up: str, method: str, name: str) -> Spread | None:
+        """Coverage or area of a region of the kernel; None where none was measured."""
+        own = [result.tests[test].get("shapes") for result in self.of(split, test, line_up)]
+        return spread([None if numbers is None else numbers[method][name] for numbers in own])
 
     def curves(self, split: str, test: str, line_up: str, region: str) -> list[Curve]:
         """Coverage against width, one curve per seed; empty where there is none."""

@@ -1,8 +1,7 @@
 """Tracks: the F1TENTH files of centre lines and race lines, and an embedded track that needs no file.
 
-A centre-line file has the columns x, y, width to the right, width to the left, separated by commas; a race-line file
-has s, x, y, heading, curvature, speed, acceleration, separated by semicolons. Lines that start with # are comments.
-The loop is closed, and its first point may or may not be repeated at the end.
+A centre-line file has the columns x, y, width to the right, width to the left; a race-line file has s, x, y, heading,
+curvature, speed, acceleration. The loop is closed, and its first point may or may not be repeated at the end.
 """
 
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 
 from cbdl.studies.racing.curves import ClosedCurve, FloatArray, chords, closed_curve, crossing, distances
+from cbdl.studies.racing.track_files import find_file, read_numbers
 
 SPACING = 0.2
 """Metres between points of the smooth centre line."""
@@ -106,8 +106,8 @@ def _rounded(corners: FloatArray, step: float) -> FloatArray:
 
 def load_track(path: str | Path) -> Track:
     """A track from its centre-line file, or from the folder that holds `*_centerline.csv`."""
-    file = _file(Path(path), "*_centerline.csv")
-    table, lines = _read(file, CENTRE_COLUMNS, "centre-line", ",")
+    file = find_file(Path(path), "*_centerline.csv")
+    table, lines = read_numbers(file, CENTRE_COLUMNS, "centre-line", ",")
     name = file.stem.removesuffix("_centerline")
     places = [f"{file}, line {n}" for n in lines]
     return make_track(name, table[:, :2], table[:, 2], table[:, 3], places, source=str(file))
@@ -115,8 +115,8 @@ def load_track(path: str | Path) -> Track:
 
 def load_race_line(path: str | Path) -> RaceLine:
     """A published race line from its file, or from the folder that holds `*_raceline.csv`."""
-    file = _file(Path(path), "*_raceline.csv")
-    table, lines = _read(file, RACE_COLUMNS, "race-line", ";")
+    file = find_file(Path(path), "*_raceline.csv")
+    table, lines = read_numbers(file, RACE_COLUMNS, "race-line", ";")
     _check_points(str(file), table[:, 1:3], [f"{file}, line {n}" for n in lines])
     return RaceLine(file.stem.removesuffix("_raceline"), table[:, 0], table[:, 1:3], *table[:, 3:].T)
 
@@ -234,53 +234,3 @@ def _check_points(name: str, points: FloatArray, places: Sequence[str]) -> NDArr
 def _refuse(bad: NDArray[np.bool_], places: Sequence[str], what: str) -> None:
     if bad.any():
         raise ValueError(f"{places[int(np.argmax(bad))]}: {what}; mend or remove this point")
-
-
-def _file(path: Path, pattern: str) -> Path:
-    if path.is_dir():
-        files = sorted(path.glob(pattern))
-        if len(files) != 1:
-            raise FileNotFoundError(f"{path}: {len(files)} files match {pattern}; give the path of one file")
-        return files[0]
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: no such file; give a track's {pattern} or the folder that holds it")
-    return path
-
-
-def _read(file: Path, columns: Sequence[str], kind: str, separator: str) -> tuple[FloatArray, list[int]]:
-    """The numbers of a file (N, columns), and the line each row stands on."""
-    rows, lines = [], []
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file}: not a text file ({error.reason}); give a CSV file of a {kind}") from error
-    for number, line in enumerate(text.splitlines(), start=1):
-        content = line.strip()
-        if not content or content.startswith("#"):
-            continue
-        rows.append(_numbers(f"{file}, line {number}", content, columns, kind, separator))
-        lines.append(number)
-    if not rows:
-        raise ValueError(f"{file}: no rows of numbers; a {kind} file has the columns {', '.join(columns)}")
-    return np.array(rows), lines
-
-
-def _numbers(place: str, content: str, columns: Sequence[str], kind: str, separator: str) -> list[float]:
-    cells = content.split(separator)
-    if len(cells) != len(columns):
-        other = ";" if separator == "," else ","
-        hint = f" (this line has {other!r}: is it another kind of file?)" if other in content else ""
-        raise ValueError(
-            f"{place}: {len(cells)} columns{hint}; a {kind} file has {len(columns)}, separated by {separator!r}: "
-            f"{', '.join(columns)}"
-        )
-    values = []
-    for name, cell in zip(columns, cells, strict=True):
-        try:
-            values.append(float(cell))
-        except ValueError:
-            message = f"{place}: {name} is {cell.strip()!r}, not a number; mend or remove this line"
-            raise ValueError(message) from None
-        if not np.isfinite(values[-1]):
-            raise ValueError(f"{place}: {name} is {cell.strip()}; mend or remove this line")
-    return values

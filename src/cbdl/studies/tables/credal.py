@@ -32,8 +32,7 @@ ROOMS = (
     "engines",
     "estimators",
     "evaluate",
-    "fitting.py",
-    "left_out.py",
+    "steps",
     "model.py",
     "nets",
     "prediction.py",
@@ -70,8 +69,7 @@ def run(task: Task) -> dict[str, Numbers]:
     timed = {"fit_seconds": seconds, "predict_seconds": time.perf_counter() - start}
     point = _line(prediction, table.y_test) if table.kind == "real" else _classes(prediction, table.y_test)
     common = point | {"members": float(prediction.num_extremes)}
-    foreign = {name: _epistemic(estimator, X) for name, X in task.foreign().items()}
-    unsure = scores.detected(_epistemic(estimator, task.clean), foreign)
+    unsure = _unsure(estimator, task)
     plain = _regions(estimator, table, task.unit, calibration=None)
     return {NAME: common | calibrated | unsure | timed, PLAIN: common | plain}
 
@@ -99,8 +97,21 @@ def _range(members: Floats) -> Numbers:
     return {"nll_best": float(members.min()), "nll_worst": float(members.max())}
 
 
-def _epistemic(estimator: Any, X: Floats) -> Floats:
-    return np.asarray(estimator.predict_credal(X).uncertainty().epistemic)
+def _unsure(estimator: Any, task: Task) -> Numbers:
+    """How well two kinds of ignorance tell foreign rows: that between members, and the most that one of them has."""
+    clean = estimator.predict_credal(task.clean)
+    foreign = {name: estimator.predict_credal(X) for name, X in task.foreign().items()}
+    numbers = scores.detected(_epistemic(clean), {name: _epistemic(own) for name, own in foreign.items()})
+    doubt = scores.detected(_doubt(clean), {name: _doubt(own) for name, own in foreign.items()}, values=False)
+    return numbers | {f"doubt_{name}": value for name, value in doubt.items()}
+
+
+def _epistemic(prediction: CredalSet) -> Floats:
+    return np.asarray(prediction.uncertainty().epistemic)
+
+
+def _doubt(prediction: CredalSet) -> Floats:
+    return np.asarray(prediction.decomposition().doubt_upper)
 
 
 def run_race(task: Task) -> dict[str, Numbers]:

@@ -207,9 +207,15 @@ def of_foreign(runs: Sequence[Runs]) -> Part:
         if "epistemic" not in own:
             continue
         nats = [own[name] for name in ("epistemic", "epistemic_shifted", "epistemic_scrambled")]
+        columns = {
+            credal.NAME: (credal.NAME, "auroc"),
+            "doubt": (credal.NAME, "doubt_auroc"),
+            peers.ENSEMBLE: (peers.ENSEMBLE, "auroc"),
+            bde.NAME: (bde.NAME, "auroc"),
+        }
         areas = {
-            row: [one.mean(row).get(f"auroc_{kind}") for kind in ("shifted", "scrambled")]
-            for row in (credal.NAME, peers.ENSEMBLE, bde.NAME)
+            name: [one.mean(row).get(f"{measure}_{kind}") for kind in ("shifted", "scrambled")]
+            for name, (row, measure) in columns.items()
         }
         pairs = [" / ".join(cell(a, 2) for a in own_areas) for own_areas in areas.values()]
         rows.append((one.name, *(cell(v, 3) for v in nats), *pairs))
@@ -221,11 +227,12 @@ def of_foreign(runs: Sequence[Runs]) -> Part:
             "Shifted: one feature of every test row moved three standard deviations away from the mean. Scrambled: "
             "every column of the test rows in an order of its own (digits: the pixels of every image)."
         ),
-        header=("table", "clean", "shifted", "scrambled", "AUROC", "ensemble's", "bde's"),
+        header=("table", "clean", "shifted", "scrambled", "AUROC", "doubt's", "ensemble's", "bde's"),
         rows=tuple(rows),
         lessons=(
             "Nats, means over test rows; AUROC: shifted / scrambled against clean, of the credal set's epistemic "
-            "uncertainty and of the spread of the networks of a deep ensemble and of bde.",
+            "uncertainty, of the largest doubt of a member about its parameters (`decomposition()`), and of the spread "
+            "of the networks of a deep ensemble and of bde.",
         ),
         numbers=numbers,
     )

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import cbdl
 from cbdl.bayes import notebook, progress
-from cbdl.shown import frame, html_table
+from cbdl.ground.shown import frame, html_table
 
 RNG = np.random.default_rng(0)
 NAMES = ("cat", "<dog>", "bird")
@@ -109,7 +109,7 @@ def test_the_floor_of_a_prediction_is_in_its_frame(model):
 def test_a_frame_of_no_library_is_refused(monkeypatch):
     with pytest.raises(ValueError, match="polars"):
         frame({}, "dplyr")
-    monkeypatch.setattr("cbdl.shown.find_spec", lambda name: None)
+    monkeypatch.setattr("cbdl.ground.shown.find_spec", lambda name: None)
     with pytest.raises(ImportError, match="pandas or polars"):
         frame({})
 

@@ -29,7 +29,11 @@ _limit: int | None = None
 
 
 def limit(given: int | None = None) -> int:
-    """Bytes of working memory: `given` if it is a number, else the setting."""
+    """Bytes of working memory: `given` if it is a number, else the setting.
+
+    >>> limit(1 << 24)
+    16777216
+    """
     if given is not None:
         return given
     if _limit is not None:
@@ -39,7 +43,15 @@ def limit(given: int | None = None) -> int:
 
 
 def set_limit(value: int | None) -> None:
-    """Set the limit of this process; None: back to the environment's, or 1 GiB."""
+    """Set the limit of this process.
+
+    - `value`: bytes, at least 1 MiB; None: back to the environment's, or 1 GiB
+
+    >>> set_limit(1 << 28)
+    >>> limit()
+    268435456
+    >>> set_limit(None)
+    """
     global _limit
     _limit = None if value is None else _checked(value, "max_memory")
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import cbdl
-from cbdl.missing import Choice, Completed, complete
+from cbdl.steps.missing import Choice, Completed, complete
 from trials import trials
 
 FEATURES = 6

@@ -17,7 +17,7 @@ from cbdl.bayes.cohort import Cohort, Member
 from cbdl.bayes.data import Data, prepare
 from cbdl.bayes.learned import Part
 from cbdl.bayes.train import Interrupted, Run
-from cbdl.left_out import folds_for
+from cbdl.steps.left_out import folds_for
 
 
 def net() -> nn.Module:
@@ -149,7 +149,7 @@ def test_left_out_rows_score_as_fresh_ones_do() -> None:
 def test_of_many_rows_some_are_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = rows()
     whole = model(method=BRIEF, dtype=torch.float64).fit(X, y, folds=4).left_out()
-    monkeypatch.setattr("cbdl.left_out.ROWS", 15)
+    monkeypatch.setattr("cbdl.steps.left_out.ROWS", 15)
     some = model(method=BRIEF, dtype=torch.float64).fit(X, y, folds=4).left_out()
     assert len(some.rows) == 15
     assert torch.equal(some.rows, some.rows.unique())

@@ -14,11 +14,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from cbdl.bayes import tails
 from cbdl.bayes.cohort import Member
 from cbdl.bayes.learned import Chains, Learned, Part
 from cbdl.bayes.loo import TRUSTED, leave_one_out, scores
 from cbdl.bayes.rows import Data
 from cbdl.bayes.sharpness import by_chains, fit
+from cbdl.bayes.tails import Tail
+from cbdl.credal import MixtureCredalSet
 from cbdl.prediction import Predictive, forgotten, predict
 
 How = Literal["auto", "weights", "folds"]
@@ -43,6 +46,7 @@ class LeftOut:
     doubtful:   the largest share, over members, of rows whose k-hat is above 0.7; 0 for folds
     way, how:   "weights" or "folds", and in words
     sharpness:  of the members (k, s), if these rows have decided it (`bayes.sharpness`)
+    tails:      the same of real outcomes (`bayes.tails`)
     """
 
     rows: Tensor
@@ -53,6 +57,7 @@ class LeftOut:
     way: Literal["weights", "folds"]
     how: str
     sharpness: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    tails: Mapping[tuple[int, int], Tail] = field(default_factory=dict)
 
     def only(self, places: Sequence[int]) -> LeftOut:
         """What some of the members say."""
@@ -82,7 +87,7 @@ def folds_for(calibration: str | None, plausible: float) -> int:
 
 def by_weights(learned: Learned, data: Data, draws: int = DRAWS) -> LeftOut:
     """Every row left out by weighting the draws."""
-    if learned.sharpness:
+    if learned.sharpness or learned.tails:
         raise ValueError(
             "rows that decided how sure members are were left out by folds; weights know none of it"
         )
@@ -147,6 +152,20 @@ def sharpened_by_folds(parts: Sequence[Part], data: Data, seed: int, members: Se
     )
     sharpness = {(m.k, m.s): float(power) for m, power in zip(members, powers, strict=True)}
     return replace(left, score=score, predictive=predictive, sharpness=sharpness)
+
+
+def contaminated_by_folds(parts: Sequence[Part], data: Data, seed: int, members: Sequence[Member]) -> LeftOut:
+    """As `by_folds` for one real outcome, with the members as far off as these rows say that they may be."""
+    left = by_folds(parts, data, seed)
+    if left.predictive.kind is not MixtureCredalSet:
+        return left
+    y = (data.y * data.targets.scale + data.targets.loc).double().cpu()[left.rows]
+    loc, scale, weights = left.predictive.numbers
+    own = tails.fit(y, left.counts, loc, scale, weights)
+    known = {(m.k, m.s): tail for m, tail in zip(members, own, strict=True)}
+    predictive = left.predictive.with_tails(members, known)
+    score = tails.log_density(y, *predictive.numbers)
+    return replace(left, score=score, predictive=predictive, tails=known)
 
 
 def _without(part: Part, fold: int) -> Part:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,7 +20,16 @@ from cbdl.bayes.priors import Normal, PriorLike
 from cbdl.bayes.rows import Data, TrainingData
 from cbdl.bayes.train import Run
 from cbdl.engines import Engine, Task, crew_kept, train, without_folds
-from cbdl.left_out import LeftOut, by_folds, check_folds, sharpened_by_folds
+from cbdl.steps.left_out import (
+    LeftOut,
+    by_folds,
+    check_folds,
+    contaminated_by_folds,
+    sharpened_by_folds,
+)
+
+HONED = {"classes": sharpened_by_folds, "real": contaminated_by_folds}
+"""How rows that are left out decide how sure members may be, for each space that has such a way."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +51,7 @@ class Fitting:
     run: Run
     checkpoint_dir: str | Path | None = None
     sharpen: bool = False
-    """Whether rows that are left out by folds decide how sure members may be of classes."""
+    """Whether rows that are left out by folds decide how sure members may be."""
 
     def whole(self, todo: Sequence[Task], data: TrainingData) -> Fitted:
         """All tasks on all rows."""
@@ -65,8 +74,9 @@ class Fitting:
                 checkpoint_dir=self.checkpoint_dir,
             )
             judgement, members = None, in_order(m for task in todo for m in task.members)
-            if self.sharpen and todo[0].likelihood.space == "classes":
-                left = sharpened_by_folds(without, data, self.run.seed, members)
+            space = todo[0].likelihood.space
+            if self.sharpen and space in HONED:
+                left = HONED[space](without, data, self.run.seed, members)
             else:
                 left = by_folds(without, data, self.run.seed)
             if alpha > 0:
@@ -76,13 +86,13 @@ class Fitting:
                 todo = [task for task in fewer if task.members]
                 left = left.only([i for i, m in enumerate(members) if m not in fallen])
             whole = self.whole(todo, data)
-            learned = replace(whole.learned, sharpness=_of(whole.learned, left.sharpness))
+            stayed = {(m.k, m.s) for m in whole.learned.members}
+            learned = replace(
+                whole.learned,
+                sharpness={pair: own for pair, own in left.sharpness.items() if pair in stayed},
+                tails={pair: own for pair, own in left.tails.items() if pair in stayed},
+            )
             return replace(whole, learned=learned, left_out=left, plausibility=judgement)
-
-
-def _of(learned: Learned, sharpness: Mapping[tuple[int, int], float]) -> dict[tuple[int, int], float]:
-    """The sharpness of the members that are left."""
-    return {pair: power for pair in {(m.k, m.s) for m in learned.members} if (power := sharpness.get(pair))}
 
 
 def verdict(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cbdl import files, memory
+from cbdl.ground import files, memory
 
 
 def names(folder: Path) -> list[str]:
