@@ -7,8 +7,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src" / "cbdl").rglob("*.py"))
 NAME = re.compile(r"\bcbdl(?:\.[A-Za-z_][A-Za-z0-9_]*)+")
@@ -37,6 +35,7 @@ OBJECTS = {
 """What values are called, and what they are."""
 
 
+@cache
 def resolves(name: str) -> bool:
     """Whether `name` is a module, or an attribute of one."""
     parts = name.split(".")
@@ -87,33 +86,36 @@ def files() -> set[str]:
     return {str(p.relative_to(ROOT)) for p in [*inside, *(p for p in tops if p.is_file())]}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT / "src")))
-def test_modules_that_are_named_exist(path: Path) -> None:
+def lost(path: Path) -> list[str]:
+    """Modules that a file's words name, and that do not exist."""
     text = words(path)
     missing = [name for name in sorted(set(NAME.findall(text))) if not resolves(name)]
     short = sorted(name for name in set(SHORT.findall(text)) if not PATH.fullmatch(name))
-    missing += [name for name in short if not any(resolves(n) for n in readings(name, path))]
-    assert not missing
+    return missing + [name for name in short if not any(resolves(n) for n in readings(name, path))]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT / "src")))
-def test_private_names_that_are_mentioned_exist(path: Path) -> None:
+def docstrings(path: Path) -> str:
+    return "\n".join(re.findall(r'"""(.*?)"""', path.read_text(), re.S))
+
+
+def test_modules_that_are_named_exist() -> None:
+    assert not {str(path.relative_to(ROOT)): names for path in SOURCES if (names := lost(path))}
+
+
+def test_private_names_that_are_mentioned_exist() -> None:
     code = private_names()
-    docstrings = "\n".join(re.findall(r'"""(.*?)"""', path.read_text(), re.S))
-    assert not [name for name in re.findall(r"`(_\w+)`", docstrings) if name not in code]
+    mentioned = {str(p.relative_to(ROOT)): re.findall(r"`(_\w+)`", docstrings(p)) for p in SOURCES}
+    assert not [(path, name) for path, names in mentioned.items() for name in names if name not in code]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT / "src")))
-def test_files_that_are_named_exist(path: Path) -> None:
-    docstrings = "\n".join(re.findall(r'"""(.*?)"""', path.read_text(), re.S))
-    everything = files()
-    missing = [
-        name
-        for name in sorted(set(PATH.findall(docstrings)))
-        if Path(name).name not in MADE
-        and not any(f"/{file}".endswith(f"/{name.lstrip('./')}") for file in everything)
+def test_files_that_are_named_exist() -> None:
+    there = {f"/{file}"[i:] for file in files() for i, c in enumerate(f"/{file}") if c == "/"}
+    assert not [
+        (str(path.relative_to(ROOT)), name)
+        for path in SOURCES
+        for name in sorted(set(PATH.findall(docstrings(path))))
+        if Path(name).name not in MADE and f"/{name.lstrip('./')}" not in there
     ]
-    assert not missing
 
 
 def test_the_test_finds_what_is_not_there() -> None:

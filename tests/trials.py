@@ -1,6 +1,6 @@
 """How many examples Hypothesis tries: one knob for all properties.
 
-A test names the number of a thorough run (`make test-slow`, `TRIALS=1`). `make test` tries a third of them,
+A test names the number of a thorough run (`make test-slow`, `TRIALS=1`). `make test` tries a quarter of them,
 `make test-portable`, where the same properties run once more for the sake of other processors, a fifth; at least five.
 """
 
@@ -10,7 +10,7 @@ import os
 
 from hypothesis import settings
 
-SHARE = float(os.environ.get("TRIALS", "0.33"))
+SHARE = float(os.environ.get("TRIALS", "0.25"))
 LEAST = 5
 
 

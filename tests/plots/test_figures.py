@@ -25,12 +25,6 @@ EIGHT = cbdl.CategoricalCredalSet(RNG.dirichlet(np.ones(8), 4))
 NORMALS = cbdl.NormalCredalSet([-5.0, 5.0, 0.0], [1.0, 1.0, 2.0])
 
 
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    pyplot.close("all")
-
-
 def area(ring):
     x, y = np.asarray(ring).T
     return abs(np.dot(x, np.roll(y, 1)) - np.dot(y, np.roll(x, 1))) / 2
