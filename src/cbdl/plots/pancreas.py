@@ -39,8 +39,15 @@ def traces(figure: Any, traces: Mapping[str, Mapping[str, Floats]], meals: Float
             axes.spines[["top", "right"]].set_visible(False)
         below.set_xlabel("hour")
     for minute in np.flatnonzero(meals):
-        place = (START + minute / 60 + 0.1, 45)
-        panels[0, 0].annotate(f"{meals[minute]:.0f} g", place, fontsize=8, color=MEAL, va="top")
+        place, axes = (START + minute / 60 + 0.2, 0.98), panels[0, 0]
+        axes.annotate(
+            f"{meals[minute]:.0f} g",
+            place,
+            xycoords=axes.get_xaxis_transform(),
+            fontsize=8,
+            color=MEAL,
+            va="top",
+        )
     panels[0, 0].set_ylabel("glucose (mg/dL)")
     panels[1, 0].set_ylabel("insulin\n(x basal)")
     panels[0, -1].legend(frameon=True, fontsize=8, loc="upper right")

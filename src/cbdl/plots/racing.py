@@ -12,7 +12,9 @@ Floats = npt.NDArray[np.float64]
 
 LINES = {"centre": "0.35", "left": "#0072b2", "right": "#009e73", "race": "#d55e00"}
 COLOURS = ("0.6", "#0072b2", "#e69f00", "#d55e00", "#cc79a7")
-REGION, MISSED, TRUTH, EXPECTED = "#e69f00", "#d00000", "#1a9641", "#b35806"
+REGION, MISSED_REGION = "#f7d48a", "#f3aaa6"
+"""Light and opaque: a union of ellipses is one area."""
+MISSED, TRUTH, EXPECTED = "#d00000", "#1a9641", "#b35806"
 EVERY = 4
 """Steps from one drawn region to the next."""
 TICKS = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
@@ -111,26 +113,26 @@ def samples(figure: Any, shown: Sequence[tuple[str, str, Mapping[str, Any]]]) ->
 
 
 def frames(figure: Any, frames: Mapping[str, Any], track: Any) -> None:
-    """A car and its regions on the map, frame after frame."""
+    """A car and its regions on the map, frame after frame, each seen from where the car is."""
     count = len(frames["pose"])
     figure.set_size_inches(3.2 * count, 3.4)
     panels = figure.subplots(1, count)
     own = frames["tubes"]["calibrated"]
-    road = np.concatenate([np.array(r) for r in frames["road"]])
+    roads = np.array(frames["road"])
     poses = np.array(frames["pose"])
-    everything = np.concatenate([road, poses[:, :2]])
-    middle, reach = (
-        0.5 * (everything.min(0) + everything.max(0)),
-        0.55 * float(np.ptp(everything, axis=0).max()) + 0.8,
+    both = np.concatenate([poses[:, None, :2], roads], axis=1)
+    middles, reach = (
+        0.5 * (both.min(axis=1) + both.max(axis=1)),
+        0.5 * float(np.ptp(both, axis=1).max()) + 0.5,
     )
     for place, axes in enumerate(panels):
         _edges(axes, track)
         loc, semi = (np.array(own[key][place]) for key in ("loc", "semi"))
         _tube(axes, loc, semi, np.array(frames["future"][place]), np.array(own["held"][place]), poses[place])
         _car(axes, poses[place])
-        axes.set(xlim=(middle[0] - reach, middle[0] + reach), ylim=(middle[1] - reach, middle[1] + reach))
+        x, y = middles[place]
+        axes.set(xlim=(x - reach, x + reach), ylim=(y - reach, y + reach), xticks=[], yticks=[])
         axes.set_aspect("equal")
-        axes.set(xticks=[], yticks=[])
         axes.set_title(f"{frames['seconds'][place]:.1f} s", fontsize=9)
 
 
@@ -149,7 +151,7 @@ def _tube(
     where = _placed(loc[:, steps], pose).reshape(-1, 2)
     widths, heights = 2.0 * semi[:, steps].reshape(-1, 2).T
     turns = np.full(len(where), 0.0 if pose is None else float(np.degrees(pose[2])))
-    colours = np.tile(np.where(held[steps], REGION, MISSED), len(loc))
+    colours = np.tile(np.where(held[steps], REGION, MISSED_REGION), len(loc))
     axes.add_collection(
         EllipseCollection(
             widths,
@@ -160,7 +162,6 @@ def _tube(
             offset_transform=axes.transData,
             facecolors=colours,
             edgecolors="none",
-            alpha=0.4 / len(loc),
         )
     )
     went = _placed(future, pose)

@@ -64,3 +64,12 @@ def test_the_start_is_in_the_race():
     start = np.array([[0.25, 0.75]])
     best = Solver(2, generations=2, seed=0).solve(lambda x: np.abs(x - start[:, None]).sum(-1), start)
     np.testing.assert_array_equal(best, start)
+
+
+def test_a_smaller_box_holds_the_best_of_its_own():
+    """The squared distance to a point outside: the nearest point of each problem's box."""
+    goal, low, high = np.array([0.9, 0.1]), np.array([0.0, 0.4, 0.2]), np.array([1.0, 0.6, 0.2])
+    own = Solver(2, generations=60, seed=0).solve(
+        lambda x: ((x - goal) ** 2).sum(-1), np.full((3, 2), 0.5), low, high
+    )
+    np.testing.assert_allclose(own, np.clip(goal, low[:, None], high[:, None]), atol=1e-3)

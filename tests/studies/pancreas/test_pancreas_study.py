@@ -8,9 +8,8 @@ from scipy import stats
 
 from calls import called
 from cbdl import plots
-from cbdl.studies import study as studies
-from cbdl.studies.pancreas import STUDY, runs
-from cbdl.studies.pancreas.comparison import improvement, paired
+from cbdl.studies.pancreas import runs
+from cbdl.studies.pancreas.comparison import improvement, paired, regions
 from cbdl.studies.pancreas.plans import PATIENTS, PLANS, TUNED_ON
 from cbdl.studies.shelf import Shelf
 from protocols import check_report
@@ -28,8 +27,19 @@ def smoke(tmp_path_factory):
 
 def test_the_command_writes_tables_figures_and_numbers(smoke):
     numbers, _, folder, _ = smoke
-    named = {"patients", "members", "perf-diff", "metrics", "risks", "zones", "by-patient", "traces", "goals"}
-    assert named <= set(numbers)
+    named = {
+        "patients",
+        "members",
+        "perf-diff",
+        "regions",
+        "metrics",
+        "risks",
+        "zones",
+        "by-patient",
+        "traces",
+    }
+    assert {*named, "goals"} <= set(numbers)
+    assert {"MF widths", "ours - MF seeds", "ours - MF seeds, <70"} <= set(numbers["perf-diff"])
     check_report(numbers, folder)
     for name in ("zones", "by-patient", "traces"):
         assert (folder / f"{name}.png").stat().st_size > 10_000
@@ -46,8 +56,20 @@ def test_the_command_writes_tables_figures_and_numbers(smoke):
     assert own["unsafe"] == pytest.approx(own["below_70"] + own["above_300"])
 
 
-def test_a_run_anew_says_the_same(smoke):
-    assert studies.run(STUDY, "smoke", None, 0, only=("child#005",)) == smoke[0]
+def test_networks_and_closed_loops_done_anew_are_the_same(smoke):
+    shelf, plan = Shelf(smoke[2] / runs.CACHE), PLANS["smoke"]
+    for line_up, contestant in (("MF seeds", "MF seeds EBNN"), ("ours", "ours CBDL")):
+        training = runs.Training(line_up, "child#005", plan.samples, plan.epochs, 0)
+        trained = training.do()
+        same(trained, shelf.get(training.key), but={"seconds"})
+        loop = runs.Control(contestant, plan.cases(("child#005",), 0), plan.generations, 0, (trained,))
+        same(loop.do(), shelf.get(loop.key))
+
+
+def same(own, kept, but=frozenset()):
+    assert set(own) == set(kept)
+    for name in set(own) - but:
+        np.testing.assert_array_equal(own[name], kept[name])
 
 
 def test_a_second_run_reads_what_is_kept_and_says_the_same(smoke, monkeypatch):
@@ -89,6 +111,22 @@ def test_differences_pool_before_they_divide():
     assert (nothing.value, nothing.low, nothing.high) == (0.0, 0.0, 0.0)
     assert paired(np.zeros((2, 2)), ours, 50, 0).plain()["value"] is None
     assert improvement(np.array(0.0), np.array(0.0)) == 0
+
+
+def test_regions_are_held_against_the_glucose_five_steps_later():
+    """Forecasts of step t are for the end of step t + 4; nothing is forecast in the first two steps."""
+    glucose = np.arange(100.0, 112.0)[None, None, None]
+    low, high = (np.full(glucose.shape, np.nan) for _ in range(2))
+    low[..., 2:] = glucose[..., 2:] + np.array(
+        [3.5, 4.5] * 5
+    )  # above the outcome, glucose + 4, every second time
+    high[..., 2:] = low[..., 2:] + np.where(np.arange(2, 12) < 6, 20.0, 10.0)
+    days = {"glucose": glucose, "low": low, "high": high}
+    own = regions(days, 0, np.arange(12) < 4)
+    assert own.coverage == own.below == 0.5
+    assert own.after_meals == 20.0
+    assert own.otherwise == pytest.approx((2 * 20 + 2 * 10) / 4)
+    assert own.width == pytest.approx((4 * 20 + 2 * 10) / 6)
 
 
 def test_intervals_are_those_of_scipys_bootstrap():

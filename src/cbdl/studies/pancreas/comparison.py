@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
+import numpy.typing as npt
 
+from cbdl.studies.pancreas.data import LEAD
 from cbdl.studies.pancreas.episodes import Cases
+from cbdl.studies.pancreas.members import LINE_UPS, OURS, SEEDS
 from cbdl.studies.pancreas.metrics import GlucoseMetrics, Zones, time_below, time_unsafe
 from cbdl.studies.pancreas.patients import Array, virtual_patients
 from cbdl.studies.pancreas.sensor import SAMPLE_MINUTES
@@ -14,6 +17,21 @@ from cbdl.studies.shelf import Arrays
 
 LEVEL = 0.95
 """Of intervals."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """CBDL of one line-up beside EBNN of the same or of another."""
+
+    ours: str
+    theirs: str
+
+    @property
+    def name(self) -> str:
+        return self.ours if self.ours == self.theirs else f"{self.ours} - {self.theirs}"
+
+
+PAIRS = (*(Pair(own.name, own.name) for own in LINE_UPS), Pair(OURS.name, SEEDS.name))
 
 
 @dataclass(frozen=True)
@@ -85,6 +103,35 @@ def unsafe(days: Arrays, alpha: int | None = None) -> Array:
 def below(days: Arrays, limit: float, alpha: int | None = None) -> Array:
     """Time below `limit` (patients, episodes)."""
     return _flat(time_below(days["glucose"], limit), alpha)
+
+
+@dataclass(frozen=True)
+class Regions:
+    """[G_l, G_u] in closed loop, with the glucose that came: shares and mg/dL."""
+
+    coverage: float
+    width: float
+    below: float
+    """How often true glucose was below G_l."""
+    after_meals: float
+    """The mean width in the two hours after a meal began."""
+    otherwise: float
+
+
+def regions(days: Arrays, alpha: int, after: npt.NDArray[np.bool_]) -> Regions:
+    """Of one contestant at one of its alphas; `after` (T,): the steps that are soon after a meal."""
+    low, high = (days[end][:, alpha, :, : 1 - LEAD].astype(np.float64) for end in ("low", "high"))
+    glucose = days["glucose"][:, alpha, :, LEAD - 1 :]
+    known = ~np.isnan(low)
+    soon = np.broadcast_to(after[: 1 - LEAD], known.shape) & known
+    width = high - low
+    return Regions(
+        coverage=float(((glucose >= low) & (glucose <= high))[known].mean()),
+        width=float(width[known].mean()),
+        below=float((glucose < low)[known].mean()),
+        after_meals=float(width[soon].mean()) if soon.any() else float("nan"),
+        otherwise=float(width[known & ~soon].mean()),
+    )
 
 
 def _flat(times: Array, alpha: int | None) -> Array:

@@ -26,6 +26,8 @@ from cbdl.studies.pancreas.simulation import MOST_INSULIN, Simulation
 
 GENERATIONS = 6
 """Of CMA-ES, for a decision; the plan before is where it starts."""
+LOW_READING, HIGH_READING = 100.0, 180.0
+"""mg/dL: below the one a plan holds no more than basal insulin, above the other no less (`guarded`)."""
 
 
 class SensorWarning(UserWarning):
@@ -84,17 +86,20 @@ class Planner:
         basal = np.minimum(BASAL / self.highest, 1.0)
         self._plans = np.repeat(basal[:, None], HORIZON, axis=1)
 
-    def solve(self, outlook: Predicts) -> tuple[Array, Triplet]:
-        """The first doses (lanes,), and what is predicted five steps ahead."""
+    def solve(
+        self, outlook: Predicts, least: Array | float = 0.0, most: Array | float = np.inf
+    ) -> tuple[Array, Triplet]:
+        """The first doses (lanes,) of plans between `least` and `most`, and what is predicted five steps ahead."""
         start = np.concatenate([self._plans[:, 1:], self._plans[:, -1:]], axis=1)
-        most = self.highest[:, None, None]
+        highest = self.highest[:, None, None]
 
         def value(shares: Array) -> Array:
-            doses = most * shares
+            doses = highest * shares
             return cost(outlook.triplets(doses), doses, self._weights)
 
-        self._plans = self._solver.solve(value, start)
-        doses = most * self._plans[:, None]
+        low, high = (np.minimum(end / self.highest, 1.0) for end in (least, most))
+        self._plans = self._solver.solve(value, start, low, high)
+        doses = highest * self._plans[:, None]
         return doses[:, 0, 0], Triplet(*(part[:, 0, 0] for part in outlook.triplets(doses)))
 
 
@@ -148,7 +153,9 @@ class Predictive:
         decision = Decision.plain(np.full(len(held), BASAL))
         if not held.all():
             known = np.where(np.isnan(history.readings), TARGET, history.readings)
-            doses, forecast = self._planner.solve(self._forecaster.now(known, history.doses))
+            doses, forecast = self._planner.solve(
+                self._forecaster.now(known, history.doses), *guarded(known[:, -1])
+            )
             decision = Decision(
                 np.where(held, BASAL, doses),
                 held,
@@ -156,6 +163,18 @@ class Predictive:
             )
         history.give(decision.doses)
         return Decision(decision.doses, held, decision.forecast)
+
+
+def guarded(readings: Array) -> tuple[Array, Array]:
+    """The least and the most (lanes,) that plans may hold at these readings.
+
+    Far from what they have learned, networks may say that insulin raises glucose; a controller that believes them gives
+    none at 500 mg/dL. What everybody knows of insulin is kept to, whatever a network says.
+    """
+    return (
+        np.where(readings > HIGH_READING, BASAL, 0.0),
+        np.where(readings < LOW_READING, BASAL, np.inf),
+    )
 
 
 class Oracle:

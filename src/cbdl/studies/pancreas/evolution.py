@@ -173,13 +173,22 @@ class Solver:
         shape = (self.generations, self.strategy.population, self.variables)
         return np.random.default_rng(self.seed).standard_normal(shape)
 
-    def solve(self, cost: Callable[[Array], Array], start: Array) -> Array:
+    def solve(
+        self,
+        cost: Callable[[Array], Array],
+        start: Array,
+        low: Array | float = 0.0,
+        high: Array | float = 1.0,
+    ) -> Array:
         """The best candidate (B, n) that was seen; `cost` of candidates (B, P, n) is (B, P). `start` (B, n) is the
-        first mean, and in the race itself. Candidates outside the box are moved to its border."""
+        first mean, and in the race itself. Candidates outside the box are moved to its border, or to that of the
+        smaller box from `low` to `high`, each (B,) or one for all."""
+        ends = [np.broadcast_to(end, len(start))[:, None, None] for end in (low, high)]
+        start = np.clip(start, *(end[:, 0] for end in ends))
         evolution = Evolution(start, np.full(len(start), self.spread), self.strategy)
         best, least = start.copy(), np.full(len(start), np.inf)
         for generation, normals in enumerate(self._normals):
-            candidates = np.clip(evolution.candidates(normals), 0.0, 1.0)
+            candidates = np.clip(evolution.candidates(normals), *ends)
             if generation == 0:
                 candidates[:, 0] = start
             costs = cost(candidates)

@@ -53,8 +53,7 @@ class Group:
 
     def first(self, x: Tensor) -> Tensor:
         """The first layer of inputs (N, R, inputs) before its units: (N, m D, width, R)."""
-        weight, bias = self.weights[0], self.biases[0]
-        return torch.matmul(weight, x.mT.unsqueeze(1)) + bias
+        return _applied(self.weights[0], x).add_(self.biases[0])
 
     def rest(self, h: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance (N, m, R) of the outcome, from the first layer (N, m D, width, R), which is used up."""
@@ -116,7 +115,7 @@ class Networks:
 
     def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation (N, m, R) of every member for inputs (N, R, inputs)."""
-        return self._gathered([group.rest(group.first(x)) for group in self.groups])
+        return self._gathered([_asked(group, x) for group in self.groups])
 
     def plans(self, windows: Tensor, doses: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation (N, m, B, P, k) of every member under plans of doses (N, B, P, k).
@@ -160,6 +159,21 @@ class Networks:
         return cls(tuple(groups))
 
 
+def _applied(weight: Tensor, x: Tensor) -> Tensor:
+    """(N, m D, outputs, R) of weights (N, m D, outputs, inputs) and rows (N, R, inputs): one product per set, for which
+    rows are not copied for every draw."""
+    return torch.matmul(weight.flatten(1, 2), x.mT).view(*weight.shape[:3], -1)
+
+
+def _asked(group: Group, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance (N, m, R) of one group for inputs (N, R, inputs), a bounded number of rows at a time."""
+    some = max(1, BLOCK // (x.shape[0] * group.width))
+    starts = range(0, x.shape[1], some)
+    parts = [group.rest(group.first(x[:, a : a + some])) for a in starts]
+    mean, variance = (torch.cat(own, 2) for own in zip(*parts, strict=True))
+    return mean, variance
+
+
 def _planned(group: Group, windows: Tensor, doses: Tensor) -> tuple[Tensor, Tensor]:
     """`Networks.plans` of one group, a bounded number of lanes at a time."""
     sets, lanes, plans, steps = doses.shape
@@ -171,7 +185,7 @@ def _planned(group: Group, windows: Tensor, doses: Tensor) -> tuple[Tensor, Tens
     for a in range(0, lanes, some):
         fixed = group.first(windows[:, a : a + some].flatten(1, 2))
         own = moved[:, a : a + some]
-        h = torch.matmul(late, own.flatten(1, 3).mT.unsqueeze(1))
+        h = _applied(late, own.flatten(1, 3))
         h = h.view(*h.shape[:3], -1, plans, steps)
         h += fixed.view(*fixed.shape[:3], -1, 1, steps)
         mean, variance = group.rest(h.flatten(3))

@@ -11,15 +11,26 @@ import numpy as np
 
 from cbdl.plots import pancreas as figures
 from cbdl.studies.pancreas import episodes, published
-from cbdl.studies.pancreas.comparison import LEVEL, Interval, paired, summary, unsafe
-from cbdl.studies.pancreas.controllers import highest_dose
+from cbdl.studies.pancreas.comparison import (
+    LEVEL,
+    PAIRS,
+    Interval,
+    Regions,
+    below,
+    paired,
+    regions,
+    summary,
+    unsafe,
+)
+from cbdl.studies.pancreas.controllers import HIGH_READING, LOW_READING, highest_dose
 from cbdl.studies.pancreas.cost import TARGET, Weights
 from cbdl.studies.pancreas.forecasts import LOOKS
 from cbdl.studies.pancreas.members import ALPHAS, LINE_UPS, OURS, SEEDS, Trained
-from cbdl.studies.pancreas.metrics import GlucoseMetrics, control_variability
+from cbdl.studies.pancreas.metrics import UNSAFE_LOW, GlucoseMetrics, control_variability
 from cbdl.studies.pancreas.patients import Array, virtual_patients
 from cbdl.studies.pancreas.plans import TUNED_ON
 from cbdl.studies.pancreas.runs import BASAL, BOLUS, CONTESTANTS, ORACLE, SINGLE, Results, settings
+from cbdl.studies.pancreas.sensor import SAMPLE_MINUTES as STEP
 from cbdl.studies.pancreas.speed import EPISODES, Speed
 from cbdl.studies.part import Part, cell
 
@@ -74,7 +85,8 @@ def of_patients(results: Results) -> Part:
             f"Controllers plan 5 doses of 5 minutes by CMA-ES and look {LOOKS} times 5 steps ahead. The cost: "
             f"{w.target:g} ((G_m - {TARGET:g}) / 50)^2 + {w.unsafe:g} times the squared distances / 50 of G_l below "
             f"{70 + w.margin:g} and of G_u above {300 - w.margin:g}, and {w.insulin:g} per dose. These numbers were "
-            f"chosen on other patients: {', '.join(TUNED_ON)}.",
+            f"chosen on other patients: {', '.join(TUNED_ON)}. Above a reading of {HIGH_READING:g} plans hold at least "
+            f"basal insulin, below {LOW_READING:g} at most; the oracle's are free.",
         ),
         numbers={"patients": numbers, "settings": settings()},
     )
@@ -112,16 +124,17 @@ def of_differences(results: Results, seed: int) -> Part:
         for name, values in published.PERF_DIFF.items()
     ]
     numbers: dict[str, Any] = {}
-    pairs = [(own.name, own.name) for own in LINE_UPS] + [(OURS.name, SEEDS.name)]
-    for ours, theirs in pairs:
-        name = ours if ours == theirs else f"{ours} - {theirs}"
-        average, credal = results.days[f"{theirs} EBNN"], results.days[f"{ours} CBDL"]
-        own = {
-            label: paired(unsafe(average, place), unsafe(credal, place), results.plan.resamples, seed)
-            for label, place in [*zip(LEVELS, range(len(ALPHAS)), strict=True), ("all", None)]
-        }
-        rows.append((name, *map(_interval, own.values())))
-        numbers[name] = {label: value.plain() for label, value in own.items()}
+    for what, times in (("", unsafe), (", <70", partial(below, limit=UNSAFE_LOW))):
+        for pair in PAIRS:
+            average, credal = results.days[f"{pair.theirs} EBNN"], results.days[f"{pair.ours} CBDL"]
+            own = {
+                label: paired(
+                    times(average, alpha=place), times(credal, alpha=place), results.plan.resamples, seed
+                )
+                for label, place in [*zip(LEVELS, range(len(ALPHAS)), strict=True), ("all", None)]
+            }
+            rows.append((pair.name + what, *map(_interval, own.values())))
+            numbers[pair.name + what] = {label: value.plain() for label, value in own.items()}
     return Part(
         name="perf-diff",
         title="Perf_diff = (t_EBNN - t_CBDL) / t_EBNN, %",
@@ -130,11 +143,42 @@ def of_differences(results: Results, seed: int) -> Part:
         header=("members", *LEVELS, "all"),
         rows=tuple(rows),
         lessons=(
-            "A star: the paper's table, on its own patients, meals and controller. "
+            "A star: the paper's table, on its own patients, meals and controller. <70: of the time below 70 alone. "
             f"{OURS.name} - {SEEDS.name}: CBDL of ours against EBNN of the paper's members.",
         ),
         numbers=numbers,
     )
+
+
+def of_regions(results: Results) -> Part:
+    """[G_l, G_u] under meals, which no network has seen."""
+    minutes = STEP * np.arange(results.cases.minutes // STEP)
+    starts = np.array([minute for minute in episodes.MEAL_MINUTES if minute < results.cases.minutes])
+    since = minutes[:, None] - starts
+    after = np.any((since >= 0) & (since < 120), axis=1, keepdims=True)[:, 0]
+    rows, numbers = [], {}
+    for one in CONTESTANTS:
+        every = [regions(results.days[one.name], place, after) for place in range(len(one.alphas))]
+        if every:
+            numbers[one.name] = {level: _plain(own) for level, own in zip(LEVELS, every, strict=True)}
+            cells = [f"{own.coverage:.3f} / {own.width:.0f}" for own in every]
+            middle = _plain(every[ALPHAS.index(0.05)])
+            rows.append((one.name, *cells, cell(middle["after_meals"], 0), cell(middle["otherwise"], 0)))
+    return Part(
+        name="regions",
+        title="[G_l, G_u] in closed loop, with meals",
+        text="How often true glucose five steps later was in it / its mean width in mg/dL; and at 0.95 the width in "
+        "the two hours after a meal began, and at other times.",
+        header=("controller", *LEVELS, "after meals", "otherwise"),
+        rows=tuple(rows),
+        lessons=("Readings, which networks have learned, have noise; true glucose has none.",),
+        numbers=numbers,
+    )
+
+
+def _plain(own: Regions) -> dict[str, float | None]:
+    """For JSON, which knows no nan."""
+    return {name: value if math.isfinite(value) else None for name, value in vars(own).items()}
 
 
 def _interval(own: Interval) -> str:

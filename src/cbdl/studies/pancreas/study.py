@@ -27,6 +27,7 @@ def parts(context: Context) -> Iterator[Part]:
     yield pages.of_patients(own)
     yield pages.of_members(own)
     yield pages.of_differences(own, context.seed)
+    yield pages.of_regions(own)
     yield pages.of_metrics(own)
     yield pages.of_risks(own)
     yield pages.of_zones(own)
@@ -34,7 +35,7 @@ def parts(context: Context) -> Iterator[Part]:
     yield pages.of_traces(own)
     if speed is not None:
         yield pages.of_speed(speed)
-    text = "CBDL against the EBNN of the same members, over all patients."
+    text = "CBDL against EBNN of the same members, over all patients; last, CBDL of ours against EBNN of the paper's."
     yield of_goals(list(goals(own, speed, context.seed)), text)
 
 

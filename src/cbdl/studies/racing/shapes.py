@@ -44,6 +44,12 @@ def shapes(forecast: Forecast, y: FloatArray) -> dict[str, Numbers]:
 
 
 def _area_that_holds(forecast: Forecast, y: FloatArray, share: float) -> float:
-    """The mean area of ellipses around the members, or their union, with the radius that holds this share of steps."""
-    radius = float(np.quantile(np.sqrt(forecast.squared(y)), share, method="inverted_cdf"))
-    return float(Tube(forecast, radius).areas.mean())
+    """The mean area of ellipses around the members, or their union, with a radius that holds this share of steps.
+
+    Many radii do: the area is the geometric mean of those of the first and of the last one.
+    """
+    distances = np.sort(np.sqrt(forecast.squared(y)), axis=None)
+    held = max(1, round(share * len(distances)))
+    radii = distances[[held - 1, min(held, len(distances) - 1)]]
+    areas = [Tube(forecast, float(radius)).areas.mean() for radius in radii]
+    return float(np.sqrt(np.prod(areas)))
