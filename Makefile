@@ -25,7 +25,7 @@ endif
 endif
 
 test: $(VENV)/.dev  ## tests and doctests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
 
 browser: $(VENV)/.browser  ## what tests of pages need: Chromium, axe and the Nu checker; without it they are skipped
 
