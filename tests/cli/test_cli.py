@@ -361,8 +361,8 @@ for table in sys.argv[3:]:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to measure memory")
 def test_predict_reads_a_file_in_bounded_memory(place, tmp_path):
-    """Three times the file, the same memory."""
-    tables = [tmp_path / f"{rows}.csv" for rows in (4_000, 12_000)]
+    """Five times the file, the same memory."""
+    tables = [tmp_path / f"{rows}.csv" for rows in (4_000, 20_000)]
     for path in tables:
         # text that is not used by the model makes the file large without making it slow
         with open(path, "w") as file:
@@ -374,10 +374,11 @@ def test_predict_reads_a_file_in_bounded_memory(place, tmp_path):
         err
     )
     used = [int(line.split()[1]) / 1024 for line in err.splitlines()]
-    # MB; the larger file has 80 MB more; Arrow reads some blocks ahead, and an allocator keeps some of its own
-    assert used[1] < used[0] + 45
+    # MB; the larger file has 160 MB more; Arrow reads some blocks ahead, and an allocator keeps some of its own: up to
+    # 50 MB were seen
+    assert used[1] < used[0] + 90
     with open(tmp_path / "p.csv") as file:
-        assert sum(1 for _ in file) == 12_001
+        assert sum(1 for _ in file) == 20_001
 
 
 def test_a_closed_pipe_is_not_an_accident(place, tmp_path):
