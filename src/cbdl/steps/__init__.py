@@ -1,1 +1,1 @@
-"""Steps of Algorithm 1 that take more than a line of `cbdl.model`: fitting, rows that are left out, missing inputs."""
+"""Steps of Algorithm 1 that take more than a line of `cbdl.model`: border, fitting, rows left out, missing inputs."""
