@@ -81,6 +81,6 @@ def rows() -> list[Row]:
     seconds = _processor_seconds(simulate)
     allowed = LANES * MINUTES / PER_SECOND
     out.append(Row(f"{LANES * MINUTES:,} simulated minutes", seconds, "200,000 a second", allowed, 1.0))
-    decision = decision_seconds(train(SEEDS, "adult#001", 300, 1, 0))
+    decision = decision_seconds(SEEDS, train(SEEDS, "adult#001", 300, 1, 0))
     out.append(Row(f"a decision for {EPISODES} episodes", decision, "2 s", DECISION, 1.0))
     return out

@@ -49,6 +49,8 @@ def test_the_cost_is_its_formula():
     forecast = Triplet(*(np.array([[[value]]]) for value in (60.0, 170.0, 310.0)))
     wanted = 2.0 * 1.0 + 3.0 * ((20 / 50) ** 2 + (20 / 50) ** 2) + 0.5 * 4.0
     np.testing.assert_allclose(cost(forecast, np.full((1, 1, 1), 4.0), weights), wanted)
+    later = Triplet(*(np.full((1, 1, 4), value) for value in (100.0, 170.0, 200.0)))
+    np.testing.assert_allclose(cost(later, np.zeros((1, 1, 2)), weights), 2.0 * (2 + 2 * 2))
 
 
 def test_more_insulin_for_higher_glucose_within_bounds_and_less_for_wider_regions():
@@ -158,7 +160,7 @@ def test_the_oracle_sees_what_its_doses_will_do():
     patients = virtual_patients(["adult#001"] * 2)
     simulation = Simulation(patients, [80.0, 250.0])
     before = simulation.state
-    decision = Oracle(5.0, 2, generations=3).decide(Moment(np.full(2, np.nan), np.zeros(2), simulation))
+    decision = Oracle(5.0, 2, generations=8).decide(Moment(np.full(2, np.nan), np.zeros(2), simulation))
     np.testing.assert_array_equal(simulation.state, before)  # only copies were moved
     assert decision.doses[0] < decision.doses[1]
 
@@ -217,4 +219,4 @@ def test_it_drives_the_gymnasium_environment_through_dropouts():
             decision = own.dose(np.full(1, np.nan) if silent else observation.astype(float))
         held.append(bool(decision.held[0]))
         observation, *_ = env.step(decision.doses.astype(np.float32))
-    assert held == [*[True] * 13, False, False, True, True, False, False, False]
+    assert held == [*[True] * 14, False, True, True, False, False, False]

@@ -9,7 +9,8 @@ import cbdl
 from cbdl.baselines import ebnn
 from cbdl.studies.pancreas import members
 from cbdl.studies.pancreas.data import WINDOW
-from cbdl.studies.pancreas.forecasts import HISTORY, HORIZON, Forecaster, halfwidth, triplet
+from cbdl.studies.pancreas.disturbances import HALVES, NONE, STAYS, Course
+from cbdl.studies.pancreas.forecasts import HISTORY, HORIZON, LEARNED, Forecaster, halfwidth, triplet
 from cbdl.studies.pancreas.networks import Networks
 
 
@@ -21,19 +22,22 @@ def test_frozen_networks_say_what_the_model_predicts():
     np.testing.assert_allclose(deviation[0].T, prediction.scale, rtol=1e-4)
 
 
-def test_plans_are_windows_with_their_doses_put_in():
+def test_windows_and_levels_are_rows_of_inputs_with_their_doses_put_in():
     networks = Networks.stack([Networks.of(model(), 3)] * 2)
     rng = np.random.default_rng(0)
-    windows = torch.from_numpy(rng.uniform(60, 200, (2, 3, HORIZON, 2 * WINDOW))).float()
-    doses = torch.from_numpy(rng.uniform(0, 4, (2, 3, 4, HORIZON))).float()
-    for i in range(HORIZON):
-        windows[:, :, i, 2 * WINDOW - 1 - i :] = 0.0
-    full = windows.unsqueeze(2).repeat(1, 1, 4, 1, 1)
-    for i in range(HORIZON):
-        full[..., i, 2 * WINDOW - 1 - i :] = doses[..., : i + 1]
-    own = networks.plans(windows, doses)
-    for a, b in zip(own, networks.moments(full.flatten(1, 3)), strict=True):
-        np.testing.assert_allclose(a, b.view_as(a), rtol=1e-4, atol=1e-3)
+    readings = torch.from_numpy(rng.uniform(60, 200, (2, 3, WINDOW))).float()
+    doses = torch.from_numpy(rng.uniform(0, 4, (2, 3, 4, WINDOW))).float()
+    rows = torch.cat([readings.unsqueeze(2).expand(-1, -1, 4, -1), doses], -1)
+    own = networks.after_windows(readings, doses)
+    for a, b in zip(own, networks.moments(rows.flatten(1, 2)), strict=True):
+        np.testing.assert_allclose(a.flatten(2), b, rtol=1e-4, atol=1e-3)
+    levels = torch.from_numpy(rng.uniform(60, 200, (2, 4, 12))).float()
+    own = networks.after_levels(levels, doses.flatten(1, 2))
+    for member in range(4):
+        flat = levels[:, member, :, None].expand(-1, -1, WINDOW)
+        alone = networks.only(member).moments(torch.cat([flat, doses.flatten(1, 2)], -1))
+        for a, b in zip(own, alone, strict=True):
+            np.testing.assert_allclose(a[:, member], b[:, 0], rtol=1e-4, atol=1e-3)
 
 
 def test_networks_are_kept_and_taken_apart():
@@ -80,23 +84,73 @@ def test_members_that_do_not_count_change_nothing(rule):
         np.testing.assert_allclose(a, b)
 
 
-def test_the_next_readings_come_from_windows_that_ended_and_later_looks_from_earlier_ones():
-    """Against a loop over steps, with networks that answer: the last reading and a share of the doses."""
+@pytest.mark.parametrize("block", [1, 3])
+def test_forecasts_follow_a_loop_over_steps(block):
+    """With networks that answer: the last reading, a share of the doses, and an offset of each member."""
     rng = np.random.default_rng(3)
-    readings, doses = rng.uniform(80, 200, (2, HISTORY)), rng.uniform(0, 3, (2, HISTORY - 1))
+    offsets, courses = np.array([0.0, 6.0]), (NONE, HALVES)
+    readings = rng.uniform(90, 170, (2, HISTORY))
     plans = rng.uniform(0, 3, (2, 3, HORIZON))
-    forecaster = Forecaster(linear(1, 2, -2.0), "CBDL", np.full((1, 2), 1.0), looks=3)
-    own = forecaster.now(readings, doses).triplets(plans)
-    assert own.middle.shape == (2, 3, 15)
+    own = Forecaster(
+        linear(1, 2, -0.5, offset=offsets),
+        "CBDL",
+        np.full((1, 2), 1.0),
+        courses=courses,
+        block=block,
+        looks=3,
+    )
+    doses = rng.uniform(0, 3, (2, own.doses))
+    forecast = own.now(readings, doses).triplets(plans)
+    assert forecast.middle.shape == (2, 3, 7)
+
+    def slope(given, end):
+        """What the doses of the window that ends with `given[end]` add."""
+        return -0.5 * sum(given[end - block * WINDOW + 1 : end + 1]) / block
+
     for lane in range(2):
         for plan in range(3):
-            given = [*doses[lane], *plans[lane, plan], *[1.0] * 10]
-            glucose = list(readings[lane])
-            for end in range(WINDOW - 1, WINDOW - 1 + 4 + 15):
-                glucose.append(glucose[end] - 2.0 * sum(given[end - WINDOW + 1 : end + 1]))
-            wanted = glucose[HISTORY + 4 :]
-            np.testing.assert_allclose(own.middle[lane, plan], wanted, rtol=1e-4, atol=1e-2)
-    np.testing.assert_allclose(own.high - own.low, 20.0, atol=1e-2)
+            given, now = [*doses[lane], *plans[lane, plan], *[1.0] * 10], len(doses[lane])
+            steps = [
+                readings[lane, t] + offsets.mean() + slope(given, now - HISTORY + 1 + t) for t in range(9, 14)
+            ]
+            error = readings[lane, -1] - steps[0]
+            ends = []
+            for course in courses:
+                near = [readings[lane, -1], *(step + course.start * error for step in steps[1:])]
+                for offset in offsets:
+                    path = list(near)
+                    for t in range(15):
+                        added = course.start * course.keeps ** (t // 5) * error
+                        path.append(path[t] + offset + slope(given, now + t) + added)
+                    ends.append([*path[5:10], path[14], path[19]])
+            np.testing.assert_allclose(forecast.middle[lane, plan], np.mean(ends, 0), rtol=1e-5, atol=1e-2)
+            np.testing.assert_allclose(forecast.low[lane, plan], np.min(ends, 0) - 10.0, rtol=1e-5, atol=1e-2)
+            np.testing.assert_allclose(
+                forecast.high[lane, plan], np.max(ends, 0) + 10.0, rtol=1e-5, atol=1e-2
+            )
+
+
+def test_windows_far_from_training_are_asked_about_near_it():
+    """With trained networks: what is learned near the border goes for all that is beyond."""
+    networks = Networks.of(model(), 3)
+    plans = np.random.default_rng(5).uniform(0, 3, (3, 4, HORIZON))
+    forecaster = Forecaster(networks, "CBDL", np.ones((1, 3)), courses=(NONE,))
+    levels = LEARNED[1] + np.array([50.0, 100.0, 250.0])
+    readings = np.repeat(levels[:, None], HISTORY, axis=1)
+    own = forecaster.now(readings, np.ones((3, forecaster.doses))).triplets(plans[:1].repeat(3, 0))
+    effects = own.middle[:, 1:, :HORIZON] - own.middle[:, :1, :HORIZON]
+    np.testing.assert_allclose(effects[1:], effects[:1].repeat(2, 0), atol=1e-2)
+
+
+def test_an_error_that_stays_is_a_rise_that_goes_on():
+    """A ramp that networks have not foreseen: with `STAYS` it is followed, with `NONE` it ends at once."""
+    ramp = 100.0 + 2.0 * np.arange(HISTORY)[None]
+    plans, doses = np.ones((1, 1, HORIZON)), np.ones((1, WINDOW + 4))
+    ahead = ramp[0, -1] + 2.0 * np.array([5, 6, 7, 8, 9, 14, 19, 24])
+    wanted = {STAYS: ahead, NONE: ramp[0, [-1, -5, -4, -3, -2, -2, -2, -2]]}
+    for course, path in wanted.items():
+        own = Forecaster(linear(1, 1, 0.0), "CBDL", np.ones((1, 1)), courses=(course,), looks=4)
+        np.testing.assert_allclose(own.now(ramp, doses).triplets(plans).middle[0, 0], path, atol=1e-3)
 
 
 def test_regions_of_ours_cover_validation_outcomes_and_refuted_members_do_not_count():
@@ -116,3 +170,7 @@ def test_forecasters_refuse_shapes_that_do_not_fit():
         Forecaster(linear(3, 2, 0.0), "CBDL", np.ones((2, 4)))
     with pytest.raises(ValueError, match="looks is 0"):
         Forecaster(linear(1, 2, 0.0), "CBDL", np.ones((1, 4)), looks=0)
+    with pytest.raises(ValueError, match="courses is empty"):
+        Forecaster(linear(1, 2, 0.0), "CBDL", np.ones((1, 4)), courses=())
+    with pytest.raises(ValueError, match=r"keeps is 1\.5; it is a share"):
+        Course(1.0, 1.5)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from cbdl.studies.pancreas.data import LEAD
 from cbdl.studies.pancreas.episodes import Cases
-from cbdl.studies.pancreas.members import LINE_UPS, OURS, SEEDS
+from cbdl.studies.pancreas.members import DOUBTFUL, LINE_UPS, OURS, SEEDS
 from cbdl.studies.pancreas.metrics import GlucoseMetrics, Zones, time_below, time_unsafe
 from cbdl.studies.pancreas.patients import Array, virtual_patients
 from cbdl.studies.pancreas.sensor import SAMPLE_MINUTES
@@ -31,7 +31,10 @@ class Pair:
         return self.ours if self.ours == self.theirs else f"{self.ours} - {self.theirs}"
 
 
-PAIRS = (*(Pair(own.name, own.name) for own in LINE_UPS), Pair(OURS.name, SEEDS.name))
+PAIRS = (
+    *(Pair(own.name, own.name) for own in LINE_UPS),
+    *(Pair(own.name, SEEDS.name) for own in (OURS, DOUBTFUL)),
+)
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,7 @@ class Regions:
     """How often true glucose was below G_l."""
     after_meals: float
     """The mean width in the two hours after a meal began."""
+    covered_after_meals: float
     otherwise: float
 
 
@@ -124,12 +128,13 @@ def regions(days: Arrays, alpha: int, after: npt.NDArray[np.bool_]) -> Regions:
     glucose = days["glucose"][:, alpha, :, LEAD - 1 :]
     known = ~np.isnan(low)
     soon = np.broadcast_to(after[: 1 - LEAD], known.shape) & known
-    width = high - low
+    width, inside = high - low, (glucose >= low) & (glucose <= high)
     return Regions(
-        coverage=float(((glucose >= low) & (glucose <= high))[known].mean()),
+        coverage=float(inside[known].mean()),
         width=float(width[known].mean()),
         below=float((glucose < low)[known].mean()),
         after_meals=float(width[soon].mean()) if soon.any() else float("nan"),
+        covered_after_meals=float(inside[soon].mean()) if soon.any() else float("nan"),
         otherwise=float(width[known & ~soon].mean()),
     )
 

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cbdl.studies.pancreas.checks import checked
-from cbdl.studies.pancreas.cost import REACH, TARGET, Weights, cost
-from cbdl.studies.pancreas.data import LEAD, known_dose_range
+from cbdl.studies.pancreas.cost import TARGET, Weights, cost
+from cbdl.studies.pancreas.data import BASAL, LEAD, known_dose_range
 from cbdl.studies.pancreas.evolution import Solver
-from cbdl.studies.pancreas.forecasts import BASAL, HORIZON, LOOKS, Forecaster, Triplet
+from cbdl.studies.pancreas.forecasts import HORIZON, LOOKS, Forecaster, Triplet
 from cbdl.studies.pancreas.history import History, Mask
 from cbdl.studies.pancreas.patients import Array, Patients
 from cbdl.studies.pancreas.sensor import SAMPLE_MINUTES
@@ -107,14 +107,15 @@ class Predicts(Protocol):
     """What comes of plans."""
 
     def triplets(self, plans: Array) -> Triplet:
-        """Each (lanes, P, steps) for plans (lanes, P, k) in multiples of basal: from five steps ahead on."""
+        """Each (lanes, P, steps) for plans (lanes, P, k) in multiples of basal: from five steps ahead on, of the first
+        k each, then of every kth."""
         ...
 
 
 class Predictive:
     """The paper's controller around a model M.
 
-    For the first 65 minutes, until its windows are full, it gives basal. So it does, with a `SensorWarning`, where a
+    For the first 70 minutes, until its windows are full, it gives basal. So it does, with a `SensorWarning`, where a
     sensor says nothing; after a gap of at most 15 minutes it goes on with a straight line over the gap, after a longer
     one when its windows are full again.
     """
@@ -132,7 +133,7 @@ class Predictive:
         self._forecaster = forecaster
         own = Weights() if weights is None else weights
         self._planner = Planner(highest, forecaster.lanes, own, seed, generations)
-        self._history = History(forecaster.lanes)
+        self._history = History(forecaster.lanes, forecaster.doses)
 
     def decide(self, moment: Moment) -> Decision:
         return self.dose(moment.readings)
@@ -215,6 +216,7 @@ class Rollouts:
         rates = doses * copies.patients.basal[:, None]
         glucose = [copies.step(rate, minutes=SAMPLE_MINUTES) for rate in rates.T]
         ahead = np.stack(glucose[LEAD - 1 :], axis=-1).reshape(lanes, count, -1)
+        ahead = np.concatenate([ahead[..., :HORIZON], ahead[..., 2 * HORIZON - 1 :: HORIZON]], axis=-1)
         return Triplet(ahead, ahead, ahead)
 
 
@@ -248,7 +250,7 @@ class BasalBolus:
         return Decision.plain(rate / p.basal)
 
 
-def highest_dose(patients: Patients, reach: float = REACH) -> Array:
+def highest_dose(patients: Patients, reach: float) -> Array:
     """The highest dose (lanes,) of the planning controllers, in multiples of basal: `reach` times as far from basal as
     in training (`data.dose_range`). Networks have not seen higher ones, and patients differ in what harms them."""
     high = np.array([known_dose_range(name)[1] for name in patients.names])

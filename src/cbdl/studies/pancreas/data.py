@@ -14,6 +14,8 @@ from functools import cache
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from cbdl.studies.pancreas.checks import checked_count, checked_range
 from cbdl.studies.pancreas.patients import Array, Patients, patient_names, virtual_patients
@@ -26,6 +28,8 @@ LEAD = 5
 """Steps from a window's end to its target."""
 MINUTES = 720
 SAMPLES = 28_400
+BASAL = 1.0
+"""The dose that a patient has had before an episode begins, in multiples of basal."""
 INITIAL_GLUCOSE = (120.0, 190.0)
 SAFE_GLUCOSE = 70.0
 MEAN_HOLD = 6
@@ -50,7 +54,8 @@ class Windows:
     """A supervised data set of n windows."""
 
     inputs: Array
-    """Readings t - H + 1, ..., t (mg/dL), then the doses of the same steps (multiples of basal): (n, 2 H)."""
+    """Readings t - H + 1, ..., t (mg/dL), then doses up to t (multiples of basal): (n, 2 H). The doses are those of the
+    same steps, or means of `block` steps each."""
     targets: Array
     """The reading at t + 5, mg/dL: (n,)."""
     truths: Array
@@ -173,9 +178,20 @@ def _traces(simulation: Simulation, doses: Array) -> Array:
     return np.stack(trace, axis=1)
 
 
-def windows(episodes: Episodes, window: int = WINDOW, lead: int = LEAD) -> Windows:
-    """All windows of `episodes`: T + 2 - window - lead per episode."""
-    _check_window(window, lead)
+def dose_values(doses: Tensor, block: int = 1, window: int = WINDOW) -> Tensor:
+    """The doses of windows (..., T + 1 - window block, window): means of `block` successive ones of `doses` (..., T),
+    the latest last. Insulin acts for hours: ten means of 20 minutes tell more of it than ten doses of 5.
+
+    >>> dose_values(torch.arange(6.0), block=2, window=2).tolist()
+    [[0.5, 2.5], [1.5, 3.5], [2.5, 4.5]]
+    """
+    means = doses.unfold(-1, block, 1).mean(-1)
+    return means.unfold(-1, (window - 1) * block + 1, 1)[..., ::block]
+
+
+def windows(episodes: Episodes, window: int = WINDOW, lead: int = LEAD, block: int = 1) -> Windows:
+    """All windows of `episodes`: T + 2 - window - lead per episode; `block`: steps of each of their doses."""
+    _check_window(window, lead, block)
     lanes, steps = episodes.doses.shape
     per_episode = steps + 2 - window - lead
     if per_episode < 1:
@@ -184,11 +200,11 @@ def windows(episodes: Episodes, window: int = WINDOW, lead: int = LEAD) -> Windo
             "simulate longer episodes or shorten window or lead"
         )
 
-    def views(values: Array) -> Array:
-        return np.lib.stride_tricks.sliding_window_view(values, window, axis=1)[:, :per_episode]
-
-    inputs = np.concatenate((views(episodes.readings), views(episodes.doses)), axis=-1)
     ends = np.arange(window - 1, window - 1 + per_episode)
+    readings = np.lib.stride_tricks.sliding_window_view(episodes.readings, window, axis=1)[:, :per_episode]
+    before = np.full((lanes, window * block - 1), BASAL)
+    doses = dose_values(torch.from_numpy(np.concatenate((before, episodes.doses), axis=1)), block, window)
+    inputs = np.concatenate((readings, doses.numpy()[:, ends]), axis=-1)
     return Windows(
         inputs=inputs.reshape(-1, 2 * window),
         targets=episodes.readings[:, ends + lead].ravel(),
@@ -199,9 +215,10 @@ def windows(episodes: Episodes, window: int = WINDOW, lead: int = LEAD) -> Windo
     )
 
 
-def _check_window(window: int, lead: int) -> None:
+def _check_window(window: int, lead: int, block: int) -> None:
     checked_count(window, "window", "the readings and doses that a network sees")
     checked_count(lead, "lead", "the steps from a window's end to its target")
+    checked_count(block, "block", "the steps of a dose in a window")
 
 
 def training_windows(
@@ -211,6 +228,7 @@ def training_windows(
     seed: int = 0,
     window: int = WINDOW,
     lead: int = LEAD,
+    block: int = 1,
     minutes: int = MINUTES,
 ) -> Windows:
     """Exactly `samples` windows, of as many episodes per patient as that needs; the surplus is left out at random.
@@ -219,10 +237,10 @@ def training_windows(
     500
     """
     checked_count(samples, "samples", "the number of windows")
-    _check_window(window, lead)
+    _check_window(window, lead, block)
     names = _different(names)
     per_episode = max(1, _count_steps(minutes) + 2 - window - lead)
     episodes = -(-samples // (per_episode * max(1, len(names))))
-    full = windows(simulate_episodes(names, episodes, seed=seed, minutes=minutes), window, lead)
+    full = windows(simulate_episodes(names, episodes, seed=seed, minutes=minutes), window, lead, block)
     rows = np.random.default_rng(seed).permutation(len(full))[:samples]
     return full.take(np.sort(rows))

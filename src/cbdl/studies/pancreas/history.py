@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cbdl.studies.pancreas.checks import check_bounds
+from cbdl.studies.pancreas.data import BASAL
 from cbdl.studies.pancreas.forecasts import HISTORY
 from cbdl.studies.pancreas.patients import Array
 from cbdl.studies.pancreas.sensor import HIGH
@@ -17,11 +18,13 @@ Mask = npt.NDArray[np.bool_]
 
 
 class History:
-    """`readings` (lanes, HISTORY) up to now, nan where there are none; `doses` (lanes, HISTORY - 1) before now."""
+    """`readings` (lanes, HISTORY) up to now, nan where there are none; `doses` (lanes, D) before now, basal before the
+    first."""
 
-    def __init__(self, lanes: int) -> None:
+    def __init__(self, lanes: int, doses: int) -> None:
+        """`doses`: D, how many of them are remembered."""
         self.readings: Array = np.full((lanes, HISTORY), np.nan)
-        self.doses: Array = np.ones((lanes, HISTORY - 1))
+        self.doses: Array = np.full((lanes, doses), BASAL)
 
     @property
     def complete(self) -> Mask:

@@ -2,14 +2,15 @@
 
 `SEEDS` and `WIDTHS` are the paper's rows: mean-field posteriors of four seeds of one architecture, and of four
 architectures. `OURS` has, at no higher cost, sampled members that differ by their priors, those that the data do not
-refute, and calibrated regions.
+refute, calibrated regions, and doses that reach further back; `DOUBTFUL` has the same networks with two likelihoods of
+what nobody announced.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from cbdl.bayes.train import TrainingWarning
 from cbdl.engines import Local
 from cbdl.evaluate.conformal import conformity
 from cbdl.studies.pancreas.data import WINDOW, training_windows
+from cbdl.studies.pancreas.disturbances import HALVES, NONE, STAYS, Course
 from cbdl.studies.pancreas.forecasts import halfwidth, halfwidth_at
 from cbdl.studies.pancreas.history import Mask
 from cbdl.studies.pancreas.networks import Networks
@@ -51,6 +53,19 @@ class LineUp:
     """From a number of epochs."""
     calibrated: bool = False
     """Whether regions get the level that validation windows ask for, and refuted members are left out."""
+    block: int = 1
+    """Steps of each dose of a window."""
+    courses: tuple[Course, ...] = (HALVES,)
+    """What may become of a forecast error."""
+    reach: float = 1.5
+    """How far from basal doses may be, in units of how far they were in training."""
+    like: str | None = None
+    """The line-up whose networks these are; None: they are trained for this one."""
+
+    @property
+    def trained_as(self) -> str:
+        """The line-up whose networks these are."""
+        return self.name if self.like is None else self.like
 
     def model(self, epochs: int, seed: int) -> cbdl.CBDL:
         """Not trained yet."""
@@ -89,8 +104,18 @@ def sampled(epochs: int) -> Method:
 
 SEEDS = LineUp("MF seeds", ((10, 10),), (1.0,) * 4, mean_field)
 WIDTHS = LineUp("MF widths", tuple((w, w) for w in (10, 20, 30, 40)), (1.0,), mean_field)
-OURS = LineUp("ours", ((10, 10),), (0.5, 1.0, 2.0, 4.0), sampled, calibrated=True)
-LINE_UPS = (SEEDS, WIDTHS, OURS)
+OURS = LineUp(
+    "ours",
+    ((10, 10),),
+    (0.5, 1.0, 2.0, 4.0),
+    sampled,
+    calibrated=True,
+    block=4,
+    reach=3.5,
+)
+DOUBTFUL = replace(OURS, name="ours, 2 courses", courses=(NONE, STAYS), like=OURS.name)
+"""The same networks, each with two likelihoods of what a forecast error is."""
+LINE_UPS = (SEEDS, WIDTHS, OURS, DOUBTFUL)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,8 +150,8 @@ class Trained:
 
 def train(line_up: LineUp, patient: str, samples: int, epochs: int, seed: int) -> Trained:
     """All members at once on windows of the patient without meals; judged on windows of other episodes."""
-    windows = training_windows(patient, samples, seed=seed)
-    held_out = training_windows(patient, max(200, samples // 6), seed=seed + VALIDATION)
+    windows = training_windows(patient, samples, seed=seed, block=line_up.block)
+    held_out = training_windows(patient, max(200, samples // 6), seed=seed + VALIDATION, block=line_up.block)
     with warnings.catch_warnings():
         # the paper fixes the number of epochs, whether or not members still improve
         warnings.simplefilter("ignore", TrainingWarning)

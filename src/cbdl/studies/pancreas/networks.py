@@ -62,7 +62,8 @@ class Group:
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
             h = torch.baddbmm(bias.flatten(0, 1), weight.flatten(0, 1), h.relu_())
         outputs = h.view(*shape, rows)
-        variance, mean = torch.var_mean(outputs, 2, correction=0)
+        mean = outputs.mean(2)  # torch.var_mean takes several times as long over so few draws
+        variance = (outputs - mean.unsqueeze(2)).square().mean(2)
         return mean, variance + self.noise.mean(2, keepdim=True)
 
 
@@ -117,14 +118,15 @@ class Networks:
         """Mean and standard deviation (N, m, R) of every member for inputs (N, R, inputs)."""
         return self._gathered([_asked(group, x) for group in self.groups])
 
-    def plans(self, windows: Tensor, doses: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation (N, m, B, P, k) of every member under plans of doses (N, B, P, k).
+    def after_windows(self, readings: Tensor, doses: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation (N, m, R, P) of every member after R windows of readings (N, R, H), each with
+        the doses (N, R, P, H) of P plans. What readings add to the first layer is computed once for all plans."""
+        return self._gathered([_after_windows(group, readings, doses) for group in self.groups])
 
-        `windows` (N, B, k, inputs): window i ends i steps from now, with 0 for the doses that are planned, its last
-        i + 1 ones. Only what they add to the first layer is computed for each of the P plans.
-        """
-        parts = [_planned(group, windows, doses) for group in self.groups]
-        return self._gathered(parts)
+    def after_levels(self, levels: Tensor, doses: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation (N, m, R) of every member after windows whose readings all are its own level
+        (N, m, R), with doses (N, R, H)."""
+        return self._gathered([_after_levels(group, levels, doses) for group in self.groups])
 
     def _gathered(self, parts: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
         order = torch.tensor([place for group in self.groups for place in group.places]).argsort()
@@ -174,31 +176,34 @@ def _asked(group: Group, x: Tensor) -> tuple[Tensor, Tensor]:
     return mean, variance
 
 
-def _planned(group: Group, windows: Tensor, doses: Tensor) -> tuple[Tensor, Tensor]:
-    """`Networks.plans` of one group, a bounded number of lanes at a time."""
-    sets, lanes, plans, steps = doses.shape
-    moved = _shifted(doses)  # (N, B, P, k, k): the last k doses of every window
-    late = group.weights[0][..., -steps:]
-    per_lane = sets * group.width * plans * steps
-    some = max(1, BLOCK // per_lane)
+def _after_windows(group: Group, readings: Tensor, doses: Tensor) -> tuple[Tensor, Tensor]:
+    """`Networks.after_windows` of one group, a bounded number of windows at a time."""
+    sets, rows, plans, steps = doses.shape
+    of_readings, of_doses = group.weights[0].split([readings.shape[-1], steps], -1)
+    some = max(1, BLOCK // (sets * group.width * plans))
     parts = []
-    for a in range(0, lanes, some):
-        fixed = group.first(windows[:, a : a + some].flatten(1, 2))
-        own = moved[:, a : a + some]
-        h = _applied(late, own.flatten(1, 3))
-        h = h.view(*h.shape[:3], -1, plans, steps)
-        h += fixed.view(*fixed.shape[:3], -1, 1, steps)
-        mean, variance = group.rest(h.flatten(3))
-        parts.append([t.view(sets, t.shape[1], -1, plans, steps) for t in (mean, variance)])
+    for a in range(0, rows, some):
+        fixed = _applied(of_readings, readings[:, a : a + some]).add_(group.biases[0])
+        h = _applied(of_doses, doses[:, a : a + some].flatten(1, 2))
+        h = h.view(*fixed.shape, plans).add_(fixed.unsqueeze(-1))
+        parts.append([t.unflatten(-1, (-1, plans)) for t in group.rest(h.flatten(3))])
     mean, variance = (torch.cat(own, 2) for own in zip(*parts, strict=True))
     return mean, variance
 
 
-def _shifted(doses: Tensor) -> Tensor:
-    """(..., k, k) of plans (..., k): row i is what the last k places of a window that ends at i hold of the plan."""
-    steps = doses.shape[-1]
-    padded = torch.nn.functional.pad(doses, (steps - 1, 0))
-    return padded.unfold(-1, steps, 1)
+def _after_levels(group: Group, levels: Tensor, doses: Tensor) -> tuple[Tensor, Tensor]:
+    """`Networks.after_levels` of one group, a bounded number of rows at a time."""
+    sets, rows, steps = doses.shape
+    weight, draws = group.weights[0], group.noise.shape[2]
+    per_level = weight[..., :-steps].sum(-1, keepdim=True)
+    own = levels[:, list(group.places)].repeat_interleave(draws, 1).unsqueeze(2)
+    some = max(1, BLOCK // (sets * group.width))
+    parts = []
+    for a in range(0, rows, some):
+        h = _applied(weight[..., -steps:], doses[:, a : a + some]).add_(group.biases[0])
+        parts.append(group.rest(h.addcmul_(per_level, own[..., a : a + some])))
+    mean, variance = (torch.cat(part, 2) for part in zip(*parts, strict=True))
+    return mean, variance
 
 
 def _group(learned: Learned, s: int, draws: int) -> Group:

@@ -25,7 +25,7 @@ from cbdl.studies.pancreas.comparison import (
 from cbdl.studies.pancreas.controllers import HIGH_READING, LOW_READING, highest_dose
 from cbdl.studies.pancreas.cost import TARGET, Weights
 from cbdl.studies.pancreas.forecasts import LOOKS
-from cbdl.studies.pancreas.members import ALPHAS, LINE_UPS, OURS, SEEDS, Trained
+from cbdl.studies.pancreas.members import ALPHAS, DOUBTFUL, LINE_UPS, OURS, SEEDS, Trained
 from cbdl.studies.pancreas.metrics import UNSAFE_LOW, GlucoseMetrics, control_variability
 from cbdl.studies.pancreas.patients import Array, virtual_patients
 from cbdl.studies.pancreas.plans import TUNED_ON
@@ -57,17 +57,19 @@ RISKS = {
 def of_patients(results: Results) -> Part:
     """Who they are, what they eat, and how much insulin a plan may hold."""
     p = virtual_patients(results.names)
-    grams, highest = episodes.meals(p, episodes.DAY), highest_dose(p)
+    grams = episodes.meals(p, episodes.DAY)
+    highest = {own.name: highest_dose(p, own.reach) for own in (SEEDS, OURS)}
     rows, numbers = [], {}
     for i, name in enumerate(p.names):
         eaten = [float(grams[i, minute]) for minute in episodes.MEAL_MINUTES]
-        own = {"kg": p.BW[i], "basal": 60 * p.basal[i], "highest": highest[i], "grams": eaten}
+        most = [float(own[i]) for own in highest.values()]
+        own = {"kg": p.BW[i], "basal": 60 * p.basal[i], "highest": most, "grams": eaten}
         rows.append(
             (
                 name,
                 f"{p.BW[i]:.0f}",
                 f"{60 * p.basal[i]:.2f}",
-                f"{highest[i]:.1f}",
+                *(f"{dose:.1f}" for dose in most),
                 ", ".join(f"{g:.0f}" for g in eaten),
             )
         )
@@ -79,14 +81,16 @@ def of_patients(results: Results) -> Part:
         text=f"{results.cases.minutes / 60:g} hours from 6:00, {len(results.cases.seeds)} seeds of the sensor, "
         f"{len(results.cases.initial)} initial values from {min(results.cases.initial):g} to "
         f"{max(results.cases.initial):g} mg/dL; unannounced meals at 7:30, 12:30 and 18:30.",
-        header=("patient", "kg", "basal U/h", "most (x basal)", "meals (g)"),
+        header=("patient", "kg", "basal U/h", "most (x basal)", "most of ours", "meals (g)"),
         rows=tuple(rows),
         lessons=(
             f"Controllers plan 5 doses of 5 minutes by CMA-ES and look {LOOKS} times 5 steps ahead. The cost: "
             f"{w.target:g} ((G_m - {TARGET:g}) / 50)^2 + {w.unsafe:g} times the squared distances / 50 of G_l below "
-            f"{70 + w.margin:g} and of G_u above {300 - w.margin:g}, and {w.insulin:g} per dose. These numbers were "
-            f"chosen on other patients: {', '.join(TUNED_ON)}. Above a reading of {HIGH_READING:g} plans hold at least "
-            f"basal insulin, below {LOW_READING:g} at most; the oracle's are free.",
+            f"{70 + w.margin:g} and of G_u above {300 - w.margin:g}, and {w.insulin:g} per dose. These numbers, and "
+            f"how far doses may go beyond those of training ({SEEDS.reach:g} and, of ours and the oracle, "
+            f"{OURS.reach:g} times as far from basal), were chosen on other patients: {', '.join(TUNED_ON)}. Above a "
+            f"reading of {HIGH_READING:g} plans hold at least basal insulin, below {LOW_READING:g} at most; the "
+            "oracle's are free.",
         ),
         numbers={"patients": numbers, "settings": settings()},
     )
@@ -144,7 +148,8 @@ def of_differences(results: Results, seed: int) -> Part:
         rows=tuple(rows),
         lessons=(
             "A star: the paper's table, on its own patients, meals and controller. <70: of the time below 70 alone. "
-            f"{OURS.name} - {SEEDS.name}: CBDL of ours against EBNN of the paper's members.",
+            f"{OURS.name} - {SEEDS.name}: CBDL of ours against EBNN of the paper's members. {DOUBTFUL.name}: the "
+            "networks of ours, each with two likelihoods: a forecast error is the sensor's, or goes on.",
         ),
         numbers=numbers,
     )
@@ -163,17 +168,22 @@ def of_regions(results: Results) -> Part:
             numbers[one.name] = {level: _plain(own) for level, own in zip(LEVELS, every, strict=True)}
             cells = [f"{own.coverage:.3f} / {own.width:.0f}" for own in every]
             middle = _plain(every[ALPHAS.index(0.05)])
-            rows.append((one.name, *cells, cell(middle["after_meals"], 0), cell(middle["otherwise"], 0)))
+            rows.append((one.name, *cells, _soon(every[ALPHAS.index(0.05)]), cell(middle["otherwise"], 0)))
     return Part(
         name="regions",
         title="[G_l, G_u] in closed loop, with meals",
-        text="How often true glucose five steps later was in it / its mean width in mg/dL; and at 0.95 the width in "
-        "the two hours after a meal began, and at other times.",
+        text="How often true glucose five steps later was in it / its mean width in mg/dL; and at 0.95 the same in the "
+        "two hours after a meal began, and the width at other times.",
         header=("controller", *LEVELS, "after meals", "otherwise"),
         rows=tuple(rows),
         lessons=("Readings, which networks have learned, have noise; true glucose has none.",),
         numbers=numbers,
     )
+
+
+def _soon(own: Regions) -> str:
+    """Coverage and width soon after meals, if there were any."""
+    return f"{own.covered_after_meals:.3f} / {own.after_meals:.0f}" if math.isfinite(own.after_meals) else "-"
 
 
 def _plain(own: Regions) -> dict[str, float | None]:
@@ -337,7 +347,10 @@ def of_speed(speed: Speed) -> Part:
         text=f"One lock-step decision for {EPISODES} episodes; the training of all members of one patient, beside "
         "other processes. Of the machine as it was.",
         header=("line-up", f"{EPISODES} decisions", "training"),
-        rows=tuple((name, cell(s, 3), cell(speed.training[name], 1)) for name, s in speed.decision.items()),
+        rows=tuple(
+            (own.name, cell(speed.decision[own.name], 3), cell(speed.training[own.trained_as], 1))
+            for own in LINE_UPS
+        ),
         lessons=("`python -m benchmarks pancreas` compares training with four networks of bayesian-torch.",),
         numbers={"decision": speed.decision, "training": speed.training},
     )

@@ -11,10 +11,10 @@ import numpy as np
 
 from cbdl.studies import workers
 from cbdl.studies.pancreas.controllers import Basal, BasalBolus, Controller, Oracle, Predictive, highest_dose
-from cbdl.studies.pancreas.cost import REACH, Weights
+from cbdl.studies.pancreas.cost import Weights
 from cbdl.studies.pancreas.episodes import Cases, Lanes, run
 from cbdl.studies.pancreas.forecasts import LOOKS, RULES, Forecaster, Rule
-from cbdl.studies.pancreas.members import ALPHAS, LINE_UPS, SEEDS, LineUp, Trained, train
+from cbdl.studies.pancreas.members import ALPHAS, LINE_UPS, OURS, SEEDS, LineUp, Trained, train
 from cbdl.studies.pancreas.networks import Networks
 from cbdl.studies.pancreas.plans import Plan
 from cbdl.studies.shelf import Arrays, Key, Shelf
@@ -32,7 +32,7 @@ LEARNING = (
     "nets",
     *(
         f"{_HERE}/{name}.py"
-        for name in ("data", "dynamics", "gut", "members", "networks", "patients", "sensor")
+        for name in ("data", "disturbances", "dynamics", "gut", "members", "networks", "patients", "sensor")
     ),
     f"{_HERE}/simulation.py",
 )
@@ -135,8 +135,9 @@ class Control:
             return Basal()
         if own.name == BOLUS:
             return BasalBolus(lanes.patients)
-        highest = highest_dose(lanes.patients)
-        if own.rule is None:
+        line_up = own.line_up
+        highest = highest_dose(lanes.patients, OURS.reach if line_up is None else line_up.reach)
+        if line_up is None or own.rule is None:
             return Oracle(highest, len(highest), seed=self.seed, generations=self.generations)
         trained = [Trained.from_arrays(arrays) for arrays in self.trained]
         networks = Networks.stack([one.networks for one in trained])
@@ -144,7 +145,9 @@ class Control:
         if own.single:
             networks, kept = networks.only(0), kept[:, :1]
         z = np.repeat(np.stack([one.halfwidths for one in trained]), self.cases.each, axis=1)
-        forecaster = Forecaster(networks, own.rule, z, kept=kept)
+        forecaster = Forecaster(
+            networks, own.rule, z, kept=kept, courses=line_up.courses, block=line_up.block
+        )
         return Predictive(forecaster, highest, seed=self.seed, generations=self.generations)
 
 
@@ -166,7 +169,7 @@ class Results:
     days: dict[str, Arrays]
     """By contestant; every array (patients, alphas, episodes, T), one alpha for those without."""
     trained: dict[str, list[Arrays]]
-    """By line-up: what validation windows said, for every patient (and seed)."""
+    """By line-up with networks of its own: what validation windows said, for every patient (and seed)."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -182,6 +185,7 @@ def results(context: Context, plan: Plan, names: tuple[str, ...]) -> Results:
         Training(own.name, name, plan.samples, plan.epochs, seed)
         for seed in seeds
         for own in LINE_UPS
+        if own.like is None
         for name in names
     ]
     learned = workers.done(
@@ -189,7 +193,7 @@ def results(context: Context, plan: Plan, names: tuple[str, ...]) -> Results:
     )
     by_seed = {
         (seed, own.name): tuple(
-            learned[Training(own.name, n, plan.samples, plan.epochs, seed)] for n in names
+            learned[Training(own.trained_as, n, plan.samples, plan.epochs, seed)] for n in names
         )
         for seed in seeds
         for own in LINE_UPS
@@ -209,7 +213,11 @@ def results(context: Context, plan: Plan, names: tuple[str, ...]) -> Results:
     days = {
         own.name: _joined([ran[one] for one in loops if one.contestant == own.name]) for own in CONTESTANTS
     }
-    trained = {own.name: [one for seed in seeds for one in by_seed[seed, own.name]] for own in LINE_UPS}
+    trained = {
+        own.name: [one for seed in seeds for one in by_seed[seed, own.name]]
+        for own in LINE_UPS
+        if own.like is None
+    }
     return Results(plan, whole, days, trained)
 
 
@@ -218,5 +226,5 @@ def _joined(parts: Sequence[Arrays]) -> Arrays:
 
 
 def settings() -> dict[str, Any]:
-    """What all planning controllers share."""
-    return {**asdict(Weights()), "reach": REACH, "looks": LOOKS}
+    """What all planning controllers share, and how far the doses of each line-up may reach."""
+    return {**asdict(Weights()), "looks": LOOKS, "reach": {own.name: own.reach for own in LINE_UPS}}
