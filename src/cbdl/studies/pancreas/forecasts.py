@@ -170,11 +170,16 @@ class Forecaster:
             level = looks[-1][0][:, :, :, -1].flatten(2)
             mean, deviation = self._after_levels(level, doses[:, :, HORIZON + look - 1].flatten(1, 2))
             looks.append((mean.view(shape) + added[:, None, :, look, None, None], deviation.view(shape)))
-        parts = (torch.cat(part, 3).unflatten(2, (lanes, courses)) for part in zip(*looks, strict=True))
-        means, deviations = (part.transpose(2, 3).flatten(1, 2).transpose(-1, -2) for part in parts)
+        parts = (torch.cat(part, 3) for part in zip(*looks, strict=True))
+        means, deviations = (self._by_lane(part, courses) for part in parts)
         kept = self._kept.repeat_interleave(courses, 1)
         ends = triplet(means, deviations, self._z[..., None, None], self.rule, kept)
         return Triplet(*(t.double().numpy().reshape(self.lanes, count, -1) for t in ends))
+
+    def _by_lane(self, values: Tensor, courses: int) -> Tensor:
+        """(N, m S, B, P, steps) of values (N, m, B S, steps, P)."""
+        own = values.view(*values.shape[:2], -1, courses, *values.shape[3:])
+        return own.transpose(2, 3).flatten(1, 2).transpose(-1, -2)
 
     def _doses(self, before: Tensor, plans: Array) -> Tensor:
         """The doses (N, B, k + looks - 1, P, H) of all windows that are asked about."""

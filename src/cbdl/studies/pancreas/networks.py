@@ -179,14 +179,14 @@ def _asked(group: Group, x: Tensor) -> tuple[Tensor, Tensor]:
 def _after_windows(group: Group, readings: Tensor, doses: Tensor) -> tuple[Tensor, Tensor]:
     """`Networks.after_windows` of one group, a bounded number of windows at a time."""
     sets, rows, plans, steps = doses.shape
-    of_readings, of_doses = group.weights[0].split([readings.shape[-1], steps], -1)
+    of_readings, of_doses = group.weights[0][..., :-steps], group.weights[0][..., -steps:]
     some = max(1, BLOCK // (sets * group.width * plans))
     parts = []
     for a in range(0, rows, some):
         fixed = _applied(of_readings, readings[:, a : a + some]).add_(group.biases[0])
         h = _applied(of_doses, doses[:, a : a + some].flatten(1, 2))
         h = h.view(*fixed.shape, plans).add_(fixed.unsqueeze(-1))
-        parts.append([t.unflatten(-1, (-1, plans)) for t in group.rest(h.flatten(3))])
+        parts.append([t.view(*t.shape[:2], -1, plans) for t in group.rest(h.flatten(3))])
     mean, variance = (torch.cat(own, 2) for own in zip(*parts, strict=True))
     return mean, variance
 
