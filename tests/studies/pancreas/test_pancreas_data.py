@@ -40,6 +40,17 @@ def test_windows_are_cut_where_they_should_be():
     np.testing.assert_array_equal(made, expected)
 
 
+def test_doses_of_windows_may_be_means_that_reach_back_to_before_the_episode():
+    episodes = simulate_episodes(TWO, 1, minutes=240)
+    own = windows(episodes, block=4)
+    np.testing.assert_array_equal(own.inputs[:, :10], windows(episodes).inputs[:, :10])
+    for row in (0, 20, len(own) - 1):
+        doses = [*[1.0] * 39, *episodes.doses[own.lanes[row]]]
+        end = 39 + own.times[row]
+        means = [np.mean(doses[end - 4 * j - 3 : end - 4 * j + 1]) for j in reversed(range(10))]
+        np.testing.assert_allclose(own.inputs[row, 10:], means)
+
+
 def test_the_dose_of_a_step_acts_from_that_step_on():
     episodes = simulate_episodes("adult#003", 2, minutes=60)
     simulation = Simulation(episodes.patients, episodes.glucose[:, 0])
