@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-# torch, Ray and the rest are millions of objects that stay: to go through them again and again is a twentieth of the time
+# torch, Ray and the rest are millions of objects that stay: to go through them again and again takes a twentieth of all
 gc.set_threshold(100_000, 50, 50)
 
 

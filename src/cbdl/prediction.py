@@ -287,7 +287,9 @@ def _moments(loc: Tensor, scale: Tensor, weights: Tensor | None = None) -> tuple
     """Mean and standard deviation (rows, m) or (rows, m, d) of mixtures over draws (rows, m, draws, *event), which are
     equally likely unless they have weights (rows, m, draws)."""
     share = loc.new_full((1, 1, loc.shape[2]), 1 / loc.shape[2]) if weights is None else weights
-    return mixture_moments(*(t.flatten(3) if t.ndim > 3 else t for t in (loc, scale)), share)
+    if loc.ndim > 3:
+        loc, scale = loc.flatten(3), scale.flatten(3)
+    return mixture_moments(loc, scale, share)
 
 
 # --- training rows, each as if it had not been seen ---------------------------------------------------------
