@@ -1,9 +1,9 @@
 """Laplace's approximation of several members against laplace-torch, one network after the other.
 
-laplace-torch is no dependency: install it by hand (`pip install laplace-torch`); without it there are no rows. Both sides
-get the same networks, rows and priors: the curvature of the whole network and its factors, then predictions by
-the network made linear. With a full matrix and real outcomes these are the same but for rounding: the note says how far they
-differ.
+laplace-torch is no dependency: install it by hand (`pip install laplace-torch`); without it there are no rows. Both
+sides get the same networks, rows and priors: the curvature of the whole network and its factors, then predictions by
+the network made linear. With a full matrix and real outcomes these are the same but for rounding: the note says how far
+they differ.
 """
 
 from __future__ import annotations
