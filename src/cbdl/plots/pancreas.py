@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-COLOURS = ("0.55", "#009e73", "#0072b2", "#e69f00", "#d55e00")
+COLOURS = ("0.55", "#009e73", "#0072b2", "#e69f00", "#d55e00", "#56b4e9")
 UNSAFE, RIBBON, INSULIN, MEAL = "#f4c7c3", "#9ecae1", "#54278f", "#b35806"
 STEP, LEAD = 5, 5
 """Minutes of a step, and steps from a prediction to what it is of."""
@@ -20,7 +20,7 @@ START = 6.0
 
 def traces(figure: Any, traces: Mapping[str, Mapping[str, Floats]], meals: Floats) -> None:
     """Glucose with its bands and the predicted ribbon above, insulin and meals below: a column per controller."""
-    figure.set_size_inches(4.4 * len(traces), 5.2)
+    figure.set_size_inches(3.8 * len(traces), 5.2)
     panels = figure.subplots(2, len(traces), sharex=True, sharey="row", squeeze=False, height_ratios=(3, 1))
     top = max(310.0, 1.05 * max(float(np.nanmax(own["glucose"])) for own in traces.values()))
     for (above, below), (name, own) in zip(panels.T, traces.items(), strict=True):

@@ -267,7 +267,8 @@ def of_zones(results: Results) -> Part:
         pooled = {zone: sum(own.get(zone, 0) for own in counts) for zone in zones}
         rows.append((one.name, *map(str, pooled.values())))
         numbers[one.name] = pooled
-    for name in (BASAL, BOLUS, f"{SEEDS.name} EBNN", f"{SEEDS.name} CBDL", f"{OURS.name} CBDL"):
+    credal = [f"{own.name} CBDL" for own in (SEEDS, OURS, DOUBTFUL)]
+    for name in (BASAL, BOLUS, f"{SEEDS.name} EBNN", *credal):
         glucose = results.days[name]["glucose"]
         points[name] = [own.ravel() for own in control_variability(glucose[:, min(1, glucose.shape[1] - 1)])]
     return Part(
@@ -312,7 +313,7 @@ def of_traces(results: Results) -> Part:
     worst = unsafe(results.days[f"{SEEDS.name} EBNN"], place)
     patient, episode = (int(i) for i in np.unravel_index(np.argmax(worst), worst.shape))
     name = results.names[patient]
-    shown = (f"{SEEDS.name} EBNN", f"{SEEDS.name} CBDL", f"{OURS.name} CBDL")
+    shown = (f"{SEEDS.name} EBNN", *(f"{own.name} CBDL" for own in (SEEDS, OURS, DOUBTFUL)))
     traces = {one: _trace(results, one, patient, place, episode) for one in shown}
     rows, numbers = [], {}
     for one in (*shown, SINGLE, BASAL, BOLUS, ORACLE):
