@@ -1,8 +1,8 @@
 """The paper's "Artificial Pancreas Control": virtual patients, their sensor, forecasts, controllers, and the study.
 
 From left to right: `patients`, `simulation` and `sensor` are the world, `data` and `members` what is learned of it,
-`networks` and `forecasts` the model M, `cost`, `evolution` and `controllers` the decisions, `episodes` closed loops,
-`metrics` and `comparison` their scores, `runs` and `pages` the command.
+`networks`, `disturbances` and `forecasts` the model M, `cost`, `evolution` and `controllers` the decisions, `episodes`
+closed loops, `metrics` and `comparison` their scores, `runs` and `pages` the command.
 """
 
 from cbdl.studies.pancreas.controllers import (
