@@ -80,7 +80,9 @@ def _reading(place: Path, trained: Trained) -> Row:
 
 
 def _classes(place: Path, trained: Trained, what: str, promise: float, goal: float | None) -> Row:
-    X = _inputs(trained, np.concatenate([encode(trained.columns, chunk) for chunk in chunks(place / "new.csv")]))
+    X = _inputs(
+        trained, np.concatenate([encode(trained.columns, chunk) for chunk in chunks(place / "new.csv")])
+    )
     weights = _layers(trained)
 
     def ours() -> None:

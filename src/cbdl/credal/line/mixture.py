@@ -142,7 +142,8 @@ class Extremes:
     def chunks(self, components: int = 1 << 16) -> list[Tensor]:
         """The sets in even groups of at most so many components, as lists of rows: memory stays bounded."""
         rows = torch.arange(len(self), device=self.loc.device)
-        return list(rows.split(even_step(len(self), max(1, components // self.loc[0].numel()))))
+        step = even_step(len(self), max(1, components // self.loc[0].numel()))
+        return [rows[i : i + step] for i in range(0, len(self), step)]
 
     def alone(self) -> Extremes:
         """Every extreme of every set as a set of its own: (B m, 1, M)."""
@@ -175,7 +176,7 @@ class Extremes:
 
 
 def even_step(count: int, most: int) -> int:
-    """The size of groups into which so many fall evenly, none larger than `most`: a small rest costs as much as a whole.
+    """The size of even groups of so many, none larger than `most`: a small rest would cost nearly as much as a group.
 
     >>> even_step(10, 4), even_step(8, 4), even_step(3, 4)
     (4, 4, 3)
