@@ -161,12 +161,12 @@ def _on_even(sets: Extremes, span: _Span, blocks: int) -> tuple[Tensor, Tensor]:
     flat = mixtures(*(t.flatten(0, 1) for t in (sets.loc, sets.scale, sets.weights)))
     shift = flat.height.amax(-1, keepdim=True)
     first, step = _blocks(span, blocks)
-    terms = _terms(sets, span, first, step, (flat.height - shift).view(B, m, 1, M))
+    terms = _terms(sets, span, first, step, (flat.height - shift).view(1, B, m, M))
     width = (span.end - span.start)[:, None, None] / 2
     a = (unit[..., None] / sets.scale).square()
     c = a * (((sets.loc - span.start[:, None, None]) - width) / unit[..., None])
     coefficients = torch.stack([torch.ones_like(a), a, c, a * a, a * c, c * c], 2).view(B * m, 6, M)
-    sums = coefficients @ terms.view(B * m, -1, M).mT
+    sums = coefficients @ terms.view(-1, B * m, M).permute(1, 2, 0)
     sums = _in_order(sums.view(B, m, 6, _BLOCK, -1).permute(2, 0, 4, 3, 1)).reshape(6, B, -1, m)
     place = torch.arange(_BLOCK, dtype=torch.float64, device=unit.device)
     offset = _in_order((first[..., None] + step[..., None] * place)[..., None]).reshape(B, -1)
@@ -202,17 +202,16 @@ def _in_order(x: Tensor) -> Tensor:
 
 
 def _terms(sets: Extremes, span: _Span, first: Tensor, step: Tensor, height: Tensor) -> Tensor:
-    """(B, m, block, blocks, M): exp(height - z^2 / 2), the place in its block before the block."""
-    first, step = (t[:, None, :, None] for t in (first, step))
-    scale = sets.scale[:, :, None]
-    at = ((span.start[:, None, None] - sets.loc)[:, :, None] + first).div_(scale)
-    unit = step / scale
-    terms = at.new_empty(*at.shape[:2], _BLOCK, *at.shape[2:])
-    torch.addcmul(height, at, at, value=-0.5, out=terms[:, :, 0]).exp_()
+    """(block, blocks, B, m, M): exp(height - z^2 / 2), the place in its block first."""
+    first, step = (t.T[:, :, None, None] for t in (first, step))
+    at = ((span.start[:, None, None] - sets.loc) + first).div_(sets.scale)
+    unit = step / sets.scale
+    terms = at.new_empty(_BLOCK, *at.shape)
+    torch.addcmul(height, at, at, value=-0.5, out=terms[0]).exp_()
     ratio = at.add_(unit, alpha=0.5).mul_(unit).neg_().exp_()
     fall = unit.square_().neg_().exp_()
     for n in range(1, _BLOCK):
-        torch.mul(terms[:, :, n - 1], ratio, out=terms[:, :, n])
+        torch.mul(terms[n - 1], ratio, out=terms[n])
         ratio.mul_(fall)
     return terms
 
