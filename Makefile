@@ -24,13 +24,16 @@ test coverage test-portable test-slow: export CBDL_DATA := $(abspath ../shared/d
 endif
 endif
 
+# One more than two cores: some tests wait for Ray, for a browser, for workers that are to die.
+workers ?= 3
+
 test: $(VENV)/.dev  ## tests and doctests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(workers) --dist worksteal -q
 
 browser: $(VENV)/.browser  ## what tests of pages need: Chromium, axe and the Nu checker; without it they are skipped
 
 coverage: $(VENV)/.dev  ## the same with the lines that no test reaches; a third slower
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q --cov --cov-report=term
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(workers) --dist worksteal -q --cov --cov-report=term
 
 # Other processors, imitated: what torch, MKL and OpenBLAS may use, and how many threads. kinds="old zen" picks some.
 kinds ?= old haswell zen threads

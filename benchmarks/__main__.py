@@ -23,7 +23,7 @@ import benchmarks
 from benchmarks._table import Row
 
 COLUMNS = ("what", "cbdl s", "peer", "peer s", "ratio", "promised", "goal", "note")
-PEERS = ("torch", "numpy", "scipy", "arviz", "bayesian-torch", "imagecorruptions")
+PEERS = ("torch", "numpy", "scipy", "arviz", "bayesian-torch", "imagecorruptions", "laplace-torch")
 
 
 def main(names: list[str], page: Path | None = None) -> int:

@@ -46,5 +46,7 @@ def rows() -> list[Row]:
         sums = [a + b for a, b in zip(sums, times, strict=True)]
         answers.append(Row(f"{name}, an image", times[0], "imagecorruptions", times[1], 0))
     # Noise and resizing are as fast in numpy and Pillow, image by image; a batch wins where there is more to do.
-    answers.append(Row(f"all {len(answers)}, an image each", sums[0], "imagecorruptions", sums[1], 10))
+    answers.append(
+        Row(f"all {len(answers)}, an image each", sums[0], "imagecorruptions", sums[1], 10, goal=20)
+    )
     return answers

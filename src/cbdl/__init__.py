@@ -34,6 +34,7 @@ if _TYPE_CHECKING:
     from cbdl.ground import memory
     from cbdl.model import CBDL
     from cbdl.steps import missing
+    from cbdl.store import ModelError
     from cbdl.tables.frames import load
 
 __version__ = _version("cbdl")
@@ -56,6 +57,7 @@ __all__ = [
     "LowRank",
     "MeanField",
     "MixtureCredalSet",
+    "ModelError",
     "NormalCredalSet",
     "Renyi",
     "__version__",
@@ -106,6 +108,7 @@ _HOMES = {
     ),
     "cbdl.estimators": ("CredalClassifier", "CredalRegressor"),
     "cbdl.model": ("CBDL",),
+    "cbdl.store": ("ModelError",),
     "cbdl.tables.frames": ("load",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

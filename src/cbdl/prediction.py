@@ -20,6 +20,7 @@ from cbdl.bayes.learned import Learned
 from cbdl.bayes.predictive import averages, descriptions, moments, normals
 from cbdl.bayes.sharpness import sharpened_averages
 from cbdl.bayes.tails import Tail, contaminated, normal_entropy
+from cbdl.bayes.tails import moments as mixture_moments
 from cbdl.credal import (
     CategoricalCredalSet,
     CredalSet,
@@ -285,13 +286,10 @@ def _mixture(
 def _moments(loc: Tensor, scale: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation (rows, m) or (rows, m, d) of mixtures over draws (rows, m, draws, *event), which are
     equally likely unless they have weights (rows, m, draws)."""
+    share = loc.new_full((1, 1, loc.shape[2]), 1 / loc.shape[2]) if weights is None else weights
     if loc.ndim > 3:
         loc, scale = loc.flatten(3), scale.flatten(3)
-    share = loc.new_full((1, 1, loc.shape[2]), 1 / loc.shape[2]) if weights is None else weights
-    share = share.reshape(*share.shape, *(1,) * (loc.ndim - 3))
-    mean = (share * loc).sum(2, keepdim=True)
-    variance = (share * (scale.square() + (loc - mean).square())).sum(2)
-    return mean.squeeze(2), variance.sqrt()
+    return mixture_moments(loc, scale, share)
 
 
 # --- training rows, each as if it had not been seen ---------------------------------------------------------

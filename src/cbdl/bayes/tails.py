@@ -38,10 +38,12 @@ def log_density(y: Tensor, loc: Tensor, scale: Tensor, weights: Tensor) -> Tenso
 
 
 def moments(loc: Tensor, scale: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation (rows, m) of mixtures (rows, m, components)."""
-    mean = (weights * loc).sum(-1)
-    variance = (weights * (scale.square() + (loc - mean.unsqueeze(-1)).square())).sum(-1)
-    return mean, variance.sqrt()
+    """Mean and standard deviation (rows, m, *event) of mixtures (rows, m, components, *event) with weights (rows, m,
+    components)."""
+    weights = weights.reshape(*weights.shape, *(1,) * (loc.ndim - 3))
+    mean = (weights * loc).sum(2, keepdim=True)
+    variance = (weights * (scale.square() + (loc - mean).square())).sum(2)
+    return mean.squeeze(2), variance.sqrt()
 
 
 def fit(y: Tensor, counts: Tensor, loc: Tensor, scale: Tensor, weights: Tensor) -> tuple[Tail, ...]:

@@ -1,8 +1,5 @@
 """The gymnasium environment: gymnasium's own checker, seeds, bounds, and what it reports."""
 
-import subprocess
-import sys
-
 import gymnasium
 import numpy as np
 import pytest
@@ -124,9 +121,3 @@ def test_bad_settings_are_named_with_their_remedy(call, message):
 def test_a_step_before_reset_is_refused():
     with pytest.raises(RuntimeError, match="call reset"):
         PancreasEnv().step(ONE)
-
-
-def test_the_study_needs_gymnasium_only_for_its_environment():
-    code = "import sys, cbdl.studies.pancreas; print('gymnasium' in sys.modules)"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "False"

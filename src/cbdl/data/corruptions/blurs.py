@@ -30,10 +30,10 @@ def motion_blur(x: Tensor, severity: int, source: torch.Generator) -> Tensor:
 def zoom_blur(x: Tensor, severity: int, source: torch.Generator) -> Tensor:
     """The camera moved towards the middle: the mean of magnified images."""
     factors = torch.linspace(1, (1.08, 1.15, 1.23, 1.32, 1.44)[severity], 7).tolist()
-    total = torch.zeros_like(x)
-    for factor in factors:
+    total = x.clone()
+    for factor in factors[1:]:
         total += separable(x, partial(magnifying, factor=factor))
-    return total / len(factors)
+    return total.div_(len(factors))
 
 
 def glass_blur(x: Tensor, severity: int, source: torch.Generator) -> Tensor:

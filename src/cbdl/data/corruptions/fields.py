@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 from torch import Tensor
@@ -47,10 +47,14 @@ def _gaussian(size: int, sigma: float) -> Tensor:
     radius = max(1, math.ceil(3 * sigma))
     t = torch.arange(-radius, radius + 1, dtype=torch.float64)
     kernel = torch.exp(-0.5 * (t / sigma) ** 2)
-    place = (torch.arange(size)[:, None] + t.long()).clamp(0, size - 1)
-    return torch.zeros(size, size, dtype=torch.float64).scatter_add_(
-        1, place, (kernel / kernel.sum()).expand(size, -1)
-    )
+    return _banded(size, kernel / kernel.sum())
+
+
+def _banded(size: int, kernel: Tensor) -> Tensor:
+    """(size, size): a kernel (2 reach + 1,) along one axis; beyond the edge it is repeated."""
+    reach = len(kernel) // 2
+    place = (torch.arange(size)[:, None] + torch.arange(-reach, reach + 1)).clamp(0, size - 1)
+    return torch.zeros(size, size, dtype=torch.float64).scatter_add_(1, place, kernel.expand(size, -1))
 
 
 @lru_cache(maxsize=64)
@@ -65,6 +69,7 @@ def resampling(old: int, new: int, mode: str) -> Tensor:
     return F.interpolate(points, new, mode=mode)[:, 0].T.contiguous()
 
 
+@lru_cache(maxsize=64)
 def magnifying(size: int, factor: float) -> Tensor:
     """(size, size): the middle `factor` times as large, linear, along one axis; beyond the edge it is repeated."""
     middle = (size - 1) / 2
@@ -77,20 +82,27 @@ def magnifying(size: int, factor: float) -> Tensor:
 
 
 def disk(x: Tensor, radius: float) -> Tensor:
-    """x after a disk of `radius` pixels of x itself, whose edge is antialiased."""
+    """x after a disk of `radius` pixels of x itself, whose edge is antialiased; edges of x are repeated.
+
+    A disk is symmetric: a sum of few columns times the same row, each of which acts on one axis after the other.
+    """
+    total = torch.zeros_like(x)
+    for share, column in zip(*_disk(radius), strict=True):
+        total += float(share) * separable(x, partial(_banded, kernel=column))
+    return total
+
+
+@lru_cache(maxsize=32)
+def _disk(radius: float) -> tuple[Tensor, Tensor]:
+    """Shares (terms,) and columns (terms, 2 reach + 1): the disk is the sum of share * column * column'."""
     reach = math.ceil(radius)
-    fine = torch.linspace(-reach - 0.5, reach + 0.5, 8 * (2 * reach + 1) + 1, dtype=x.dtype)
+    fine = torch.linspace(-reach - 0.5, reach + 0.5, 8 * (2 * reach + 1) + 1, dtype=torch.float64)
     fine = (fine[1:] + fine[:-1]) / 2
-    inside = (fine[:, None] ** 2 + fine**2 <= radius**2).to(x)
-    kernel = F.avg_pool2d(inside[None, None], 8)
-    return _convolved(x, kernel / kernel.sum())
-
-
-def _convolved(x: Tensor, kernel: Tensor) -> Tensor:
-    n, c, h, w = x.shape
-    down, right = kernel.shape[-2] // 2, kernel.shape[-1] // 2
-    padded = F.pad(x.reshape(n * c, 1, h, w), (right, right, down, down), mode="replicate")
-    return F.conv2d(padded, kernel.to(x)).view(n, c, h, w)
+    inside = (fine[:, None] ** 2 + fine**2 <= radius**2).double()
+    kernel = F.avg_pool2d(inside[None, None], 8)[0, 0]
+    shares, columns = torch.linalg.eigh(kernel / kernel.sum())
+    seen = shares.abs() > 1e-5
+    return shares[seen], columns.T[seen]
 
 
 def grid(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -130,8 +142,8 @@ def _by_spectrum(x: Tensor, kernel: Tensor, reach: int) -> Tensor:
     """x convolved with a kernel (n, 1, k, k) per image, by the Fourier transform; edges are repeated."""
     h, w = x.shape[-2:]
     padded = F.pad(x, (reach,) * 4, mode="replicate")
-    size = [k + 2 * reach for k in padded.shape[-2:]]
-    product = torch.fft.rfft2(padded, s=size) * torch.fft.rfft2(kernel.to(x), s=size)
+    size = list(padded.shape[-2:])  # what comes round from the other side stays within the margin
+    product = torch.fft.rfft2(padded).mul_(torch.fft.rfft2(kernel.to(x), s=size))
     whole: Tensor = torch.fft.irfft2(product, s=size)
     return whole[..., 2 * reach : 2 * reach + h, 2 * reach : 2 * reach + w]
 

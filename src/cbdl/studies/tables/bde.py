@@ -109,6 +109,6 @@ def run(task: Task) -> dict[str, Numbers]:
 
 
 CONTESTANTS = (
-    Contestant(NAME, ("real",), run, version, profiles=("cpu", "paper"), most=10_000, splits=1),
+    Contestant(NAME, ("real",), run, version, profiles=("cpu", "paper"), most=50_000, splits=1),
     Contestant(NAME, ("classes",), run, version, profiles=("paper",)),
 )
