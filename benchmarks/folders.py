@@ -1,6 +1,6 @@
 """Two million rows in twenty files, here and on Ray: `python -m benchmarks.folders [rows of a file] [files]`.
 
-Prints rows per processor second of the processes that answer, which other work on the machine leaves as it is, and their
+Prints rows per processor second of the processes that answer, which other work on the machine changes little, and their
 peak memory after one file and after all of them: it must not grow with the number of files. The model has the 6 priors
 of `bench_tables`, 4 chains of each as extremes.
 """
