@@ -1,7 +1,8 @@
 """Two million rows in twenty files, here and on Ray: `python -m benchmarks.folders [rows of a file] [files]`.
 
-Prints rows per second and core, and the peak memory of the process that answers after one file and after all of them:
-it must not grow with the number of files. The model has the 6 priors of `bench_tables`, 4 chains of each as extremes.
+Prints rows per processor second of the processes that answer, which other work on the machine changes little, and their
+peak memory after one file and after all of them: it must not grow with the number of files. The model has the 6 priors
+of `bench_tables`, 4 chains of each as extremes.
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ from cbdl.tables.folders import Answered, Answering, Job
 
 
 class Measured(Answering):
-    """Says with every answer how much memory its process has used at most; the count of unknown words carries it."""
+    """Says with every answer how much memory its process has used at most, and how many microseconds the answer took;
+    the counts of unknown words and of missing values carry them."""
 
     def __call__(self, job: Job) -> Answered:
+        start = time.process_time()
         outcome = super().__call__(job)
+        took = round(1e6 * (time.process_time() - start))
         assert outcome.counts is not None, outcome.error
         with open("/proc/self/status") as status:
             peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
-        return Answered(job, Counts(outcome.counts.rows, unknown=peak // 1024))
+        return Answered(job, Counts(outcome.counts.rows, unknown=peak // 1024, missing=took))
 
 
 def main(rows: int, files: int) -> None:
@@ -42,23 +46,19 @@ def main(rows: int, files: int) -> None:
         for i in range(1, files):
             (place / "in" / f"{i}.csv").write_bytes((place / "in" / "0.csv").read_bytes())
         torch.set_num_threads(1)
-        pools: dict[str, tuple[Pool, int]] = {
-            "here": (Here(), 1),
-            "Ray, two actors": (Actors(Ray(workers=2)), 2),
-        }
-        for title, (pool, cores) in pools.items():
+        pools: dict[str, Pool] = {"here": Here(), "Ray, two actors": Actors(Ray(workers=2))}
+        for title, pool in pools.items():
             out = place / title
             todo = folders.jobs(folders.tables([str(place / "in")]), out, "parquet")
-            start, peaks, first = time.perf_counter(), [], None
+            start, each = time.perf_counter(), []
             for outcome in folders.answer(place / "model", todo, out, Request(), pool, kind="parquet"):
                 assert outcome.counts is not None
-                first = first or time.perf_counter()  # without the start of Ray and its workers
-                peaks.append(outcome.counts.unknown)
-            assert first is not None
-            speed = rows * (files - cores) / (time.perf_counter() - first) / cores
+                each.append(outcome.counts)
+            peaks, seconds = [c.unknown for c in each], sum(c.missing for c in each) / 1e6
             print(
                 f"{title}: {rows * files:,} rows in {files} files, {time.perf_counter() - start:.0f} s, "
-                f"{speed:,.0f} rows/s a core; peak memory {peaks[0]} MB after the first file, {max(peaks)} MB after all"
+                f"{rows * files / seconds:,.0f} rows per processor second; "
+                f"peak memory {peaks[0]} MB after the first file, {max(peaks)} MB after all"
             )
 
 

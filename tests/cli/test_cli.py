@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from calls import called
+from cbdl import recipe
 from cbdl.cli.app import COMMANDS
 from cbdl.cli.options import RegionName
 from cbdl.credal.line import regions as line_regions
@@ -80,18 +81,30 @@ def test_every_help_has_an_example_that_names_real_options(command):
 LIGHT = """
 import sys
 from cbdl.cli import app
-app(sys.argv[1:], standalone_mode=False)
-heavy = {"torch", "numpy", "scipy", "sklearn", "pyarrow", "pandas", "matplotlib"} & set(sys.modules)
-assert not heavy, heavy
+from cbdl.cli.app import COMMANDS
+for arguments in (["--version"], ["--help"], *([name, "--help"] for name in COMMANDS)):
+    app(arguments, standalone_mode=False)
+    heavy = {"torch", "numpy", "scipy", "sklearn", "pyarrow", "pandas", "matplotlib"} & set(sys.modules)
+    assert not heavy, (arguments, heavy)
 """
 
 
-@pytest.mark.parametrize("argument", ["--help", "--version"])
-def test_help_and_version_wait_for_nothing_heavy(argument):
-    ran = process(argument, code=LIGHT)
+def test_help_and_version_wait_for_nothing_heavy():
+    ran = process(code=LIGHT)
     out, err = ran.communicate(timeout=60)
     assert (ran.returncode, err) == (0, "")
-    assert "cbdl" in out
+    assert all(f"cbdl {name}" in out for name in COMMANDS)
+
+
+def test_defaults_that_help_spells_out_are_those_of_the_recipe():
+    for command, option, default in (
+        ("predict", "--samples", recipe.DRAWS),
+        ("evaluate", "--samples", recipe.DRAWS),
+        ("fit", "--plausible", recipe.PLAUSIBLE),
+    ):
+        words = " ".join(called(command, "--help")[1].split())
+        about = words[words.index(f"{option} <") :]
+        assert about[about.index("[default: ") :].startswith(f"[default: {default}"), command
 
 
 def test_the_list_of_commands_says_what_they_say_themselves():

@@ -216,6 +216,14 @@ def test_scores_are_those_of_the_answers(classes):
     assert scores["size"] == np.mean([len(a["set"]) for a in rows])
 
 
+def test_scores_tell_the_floor_of_the_first_rows(classes, line):
+    for path, trained, summary in (classes, line):
+        X = numbers(trained, path)[: scoring.FLOOR]
+        floor = np.mean(np.asarray(trained.model.predict(X, recipe.DRAWS).floor))
+        assert scoring.evaluate(trained, path, Options())["floor"] == pytest.approx(floor, rel=1e-4)
+        assert 0 < summary["held_out"]["floor"] < 1
+
+
 @pytest.mark.parametrize(
     ("values", "task"),
     [

@@ -10,9 +10,6 @@ import typer
 from cbdl.cli.options import Json
 from cbdl.cli.reporting import fail, note, print_json
 from cbdl.cli.settings import SETTINGS
-from cbdl.data.catalogue import CATALOGUE, data_set
-from cbdl.data.fetch import fetch, folder, is_there
-from cbdl.data.formats import DataError
 
 app = typer.Typer(
     help="Data sets of images: list them, download them.",
@@ -30,6 +27,9 @@ Where = Annotated[
 @app.command("list", epilog="\b\nExample:\n  cbdl data list")
 def list_(where: Where = None, as_json: Json = False) -> None:
     """Say which data sets there are and whether they are in the folder."""
+    from cbdl.data.catalogue import CATALOGUE
+    from cbdl.data.fetch import folder, is_there
+
     rows = [
         {"name": one.name, "here": is_there(one, where), "about": one.about, "licence": one.licence}
         for one in CATALOGUE.values()
@@ -44,7 +44,7 @@ def list_(where: Where = None, as_json: Json = False) -> None:
 
 @app.command("fetch", epilog="\b\nExample:\n  cbdl data fetch mnist")
 def fetch_(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(CATALOGUE)}.")],
+    name: Annotated[str, typer.Argument(help="One of those that cbdl data list names.")],
     where: Where = None,
     as_json: Json = False,
 ) -> None:
@@ -52,6 +52,10 @@ def fetch_(
 
     A transfer that broke off goes on where it stopped; call again.
     """
+    from cbdl.data.catalogue import data_set
+    from cbdl.data.fetch import fetch
+    from cbdl.data.formats import DataError
+
     try:
         one = data_set(name)
     except ValueError as error:

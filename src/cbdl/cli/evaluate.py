@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import typer
 
-from cbdl import recipe
-from cbdl.cli import show
 from cbdl.cli.options import (
     MISSINGS,
     Alpha,
@@ -33,8 +31,6 @@ from cbdl.cli.options import (
 )
 from cbdl.cli.reporting import print_json, reported
 from cbdl.cli.settings import SETTINGS
-from cbdl.tables import scoring
-from cbdl.tables.answers import Options, Trained
 
 app = typer.Typer(**SETTINGS)
 
@@ -50,7 +46,7 @@ def evaluate(
     unknown: Unknown = UnknownName.hull,
     missing: Missing = MissingName.auto,
     completions: Completions = None,
-    samples: Samples = str(recipe.DRAWS),
+    samples: Samples = None,
     predictive: Predictive = PredictiveName.mixture,
     delimiter: Delimiter = None,
     encoding: Encoding = None,
@@ -60,6 +56,10 @@ def evaluate(
 
     Is the decision right, and does the region cover the outcome?
     """
+    from cbdl.cli import show
+    from cbdl.tables import scoring
+    from cbdl.tables.answers import Options, Trained
+
     with reported(lambda: "Run it again to start from the beginning."):
         options = Options(
             alpha,

@@ -9,12 +9,9 @@ from typing import Annotated
 
 import typer
 
-from cbdl import recipe
-from cbdl.cli import show
 from cbdl.cli.options import (
     CALIBRATIONS,
     DECIMALS,
-    ENGINES,
     CalibrationName,
     DecimalName,
     Delimiter,
@@ -24,13 +21,11 @@ from cbdl.cli.options import (
     Table,
     TaskName,
     dialect_of,
+    engine_of,
     positive,
 )
 from cbdl.cli.reporting import note, print_json, reported
 from cbdl.cli.settings import SETTINGS
-from cbdl.cli.spelling import parse_net, parse_prior
-from cbdl.tables import learning
-from cbdl.tables.columns import Wishes
 
 app = typer.Typer(**SETTINGS)
 
@@ -83,9 +78,11 @@ def fit(
         int | None, typer.Option(min=60, help="Length of the training; 5000 to 15000 by the number of rows.")
     ] = None,
     plausible: Annotated[
-        float,
-        typer.Option(min=0, max=1, help="Leave out members less plausible than this; 0: keep them all."),
-    ] = recipe.PLAUSIBLE,
+        float | None,
+        typer.Option(
+            min=0, max=1, help="Leave out members less plausible than this; 0: keep them all. [default: 0.05]"
+        ),
+    ] = None,
     calibration: Annotated[
         CalibrationName,
         typer.Option(help="How the level of calibrated regions is found, from training rows alone."),
@@ -117,6 +114,12 @@ def fit(
     Every pair of a prior and a network is trained; the model keeps those that the data do not refute, and the level
     that regions need to cover new outcomes. A run that is stopped can go on with --resume.
     """
+    from cbdl import recipe
+    from cbdl.cli import show
+    from cbdl.cli.spelling import parse_net, parse_prior
+    from cbdl.tables import learning
+    from cbdl.tables.columns import Wishes
+
     with reported(lambda: _how_to_go_on(out)):
         wishes = Wishes(tuple(drop or ()), tuple(use or ()), tuple(date or ()), DECIMALS[decimal], impute)
         settings = learning.Settings(
@@ -126,7 +129,7 @@ def fit(
             tuple(parse_net(n) for n in net) if net else None,
             wishes,
             steps,
-            plausible,
+            recipe.PLAUSIBLE if plausible is None else plausible,
             CALIBRATIONS[calibration],
             temperature,
             seed,
@@ -139,7 +142,7 @@ def fit(
             table,
             out,
             settings,
-            engine=ENGINES[engine](),
+            engine=engine_of(engine),
             resume=resume,
             overwrite=overwrite,
             verbose=not quiet,
@@ -151,6 +154,8 @@ def fit(
 
 
 def _how_to_go_on(out: Path) -> str:
+    from cbdl.tables import learning
+
     run = learning.run_folder(out)
     if not run.exists():
         return "Nothing was written."

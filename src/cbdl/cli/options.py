@@ -1,21 +1,26 @@
-"""The options that commands share: which values they take, what they say in --help, and what they mean."""
+"""The options that commands share: which values they take, what they say in --help, and what they mean.
+
+Modules of the command line import nothing heavy: whoever asks for help, or mistypes, does not wait for torch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from cbdl.engines import Auto, Engine, Local, Processes, Ray
-from cbdl.steps.left_out import How
-from cbdl.tables.answers import Missing as MissingKind
-from cbdl.tables.cells import Decimal
 from cbdl.tables.errors import UsageError
-from cbdl.tables.files import Dialect
-from cbdl.tables.writing import Kind as AnswerKind
+
+if TYPE_CHECKING:
+    from cbdl.engines import Engine
+    from cbdl.steps.left_out import How
+    from cbdl.tables.answers import Missing as MissingKind
+    from cbdl.tables.cells import Decimal
+    from cbdl.tables.files import Dialect
+    from cbdl.tables.writing import Kind as AnswerKind
 
 
 class TaskName(StrEnum):
@@ -115,12 +120,19 @@ CALIBRATIONS: dict[CalibrationName, How | None] = {
     CalibrationName.folds: "folds",
     CalibrationName.none: None,
 }
-ENGINES: dict[EngineName, Callable[[], Engine]] = {
-    EngineName.auto: Auto,
-    EngineName.local: Local,
-    EngineName.processes: Processes,
-    EngineName.ray: Ray,
-}
+
+
+def engine_of(name: EngineName) -> Engine:
+    """Where a model is to be trained."""
+    from cbdl.engines import Auto, Local, Processes, Ray
+
+    engines: dict[EngineName, Callable[[], Engine]] = {
+        EngineName.auto: Auto,
+        EngineName.local: Local,
+        EngineName.processes: Processes,
+        EngineName.ray: Ray,
+    }
+    return engines[name]()
 
 
 def _between(least: float, most: float, what: str) -> Callable[[float | None], float | None]:
@@ -137,8 +149,12 @@ def kind_of(region: RegionName) -> str | None:
     return None if region is RegionName.calibrated else region.value
 
 
-def samples_of(text: str) -> int | Literal["auto"]:
+def samples_of(text: str | None) -> int | Literal["auto"]:
     """What --samples says."""
+    if text is None:
+        from cbdl import recipe
+
+        return recipe.DRAWS
     if text == "auto":
         return "auto"
     if not text.isdecimal() or int(text) < 1:
@@ -148,6 +164,8 @@ def samples_of(text: str) -> int | Literal["auto"]:
 
 def dialect_of(delimiter: str | None, encoding: str | None) -> Dialect:
     """How a CSV file is written; a tab may be spelled."""
+    from cbdl.tables.files import Dialect
+
     return Dialect({"tab": "\t", "\\t": "\t"}.get(delimiter or "", delimiter), encoding)
 
 
@@ -168,10 +186,10 @@ Region = Annotated[
     ),
 ]
 Samples = Annotated[
-    str,
+    str | None,
     typer.Option(
         help="Draws of the parameters (for classes, from every chain), "
-        'or "auto": until Monte Carlo noise is below 0.01 nats.'
+        'or "auto": until Monte Carlo noise is below 0.01 nats. [default: 32]'
     ),
 ]
 Predictive = Annotated[PredictiveName, typer.Option(help="Regression: mixture is exact, normal is faster.")]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cbdl import recipe
-from cbdl.cli.files_shown import shown_files
 from cbdl.cli.options import (
     FORMATS,
     MISSINGS,
@@ -38,10 +36,11 @@ from cbdl.cli.options import (
 )
 from cbdl.cli.reporting import note, print_json, reported
 from cbdl.cli.settings import SETTINGS
-from cbdl.engines.pools import Actors, Here
-from cbdl.tables import answers, folders, writing
-from cbdl.tables.answering import Counts, Request, Tally, answer_file, answered
 from cbdl.tables.errors import TableError, UsageError, many
+
+if TYPE_CHECKING:
+    from cbdl.tables import writing
+    from cbdl.tables.answering import Request
 
 app = typer.Typer(**SETTINGS)
 
@@ -76,7 +75,7 @@ def predict(
     unknown: Unknown = UnknownName.hull,
     missing: Missing = MissingName.auto,
     completions: Completions = None,
-    samples: Samples = str(recipe.DRAWS),
+    samples: Samples = None,
     predictive: Predictive = PredictiveName.mixture,
     keep: Annotated[
         list[str] | None,
@@ -123,6 +122,9 @@ def predict(
     be larger than memory. With --out, a new file appears when it is whole. Of several tables the same command, called
     again, answers those that are missing.
     """
+    from cbdl.tables import answers, folders
+    from cbdl.tables.answering import Request
+
     several = folders.is_many(table)
     with reported(lambda: _left(out, several)):
         options = answers.Options(
@@ -158,6 +160,9 @@ def _left(out: Path | None, several: bool) -> str:
 
 
 def _one(model: Path, table: Path, out: Path | None, request: Request, *, as_json: bool) -> None:
+    from cbdl.tables import answers, writing
+    from cbdl.tables.answering import Tally, answer_file, answered
+
     if out is not None:
         _check_output(out, table)
     trained = answers.Trained.load(model)
@@ -188,6 +193,11 @@ def _many(
     quiet: bool,
     as_json: bool,
 ) -> None:
+    from cbdl.cli.files_shown import shown_files
+    from cbdl.engines.pools import Actors, Here
+    from cbdl.tables import answers, folders
+    from cbdl.tables.answering import Counts
+
     if out is None:
         raise UsageError("several tables are answered into a folder; name it with --out")
     folders.check_folder(out)
@@ -221,6 +231,8 @@ def _summary(out: Path, files: int, before: int, rows: str) -> str:
 
 
 def _check_output(out: Path, table: Path) -> None:
+    from cbdl.tables import writing
+
     writing.kind_of(out)
     if not out.parent.is_dir():
         raise UsageError(f"--out is {out}, but there is no folder {out.parent}")

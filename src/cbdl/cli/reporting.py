@@ -11,8 +11,6 @@ from typing import Any, NoReturn
 
 import typer
 
-from cbdl.bayes.checkpoint import CheckpointError
-from cbdl.engines import WorkerError
 from cbdl.tables.errors import UsageError
 
 
@@ -37,10 +35,22 @@ def reported(stopped: Callable[[], str]) -> Iterator[None]:
     except BrokenPipeError:
         _hush()
         raise typer.Exit(0) from None
-    except (ValueError, ImportError, OSError, CheckpointError, WorkerError) as error:
+    except (ValueError, ImportError, OSError) as error:
+        fail(str(error), 1)
+    except RuntimeError as error:
+        if not _is_expected(error):
+            raise
         fail(str(error), 1)
     except KeyboardInterrupt:
         fail(f"Stopped. {stopped()}", 130)
+
+
+def _is_expected(error: RuntimeError) -> bool:
+    """Whether training says that it cannot go on; its modules are imported by now, if any of it ran."""
+    from cbdl.bayes.checkpoint import CheckpointError
+    from cbdl.engines import WorkerError
+
+    return isinstance(error, CheckpointError | WorkerError)
 
 
 def _hush() -> None:

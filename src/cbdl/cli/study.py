@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cbdl.cli import show
 from cbdl.cli.options import Json, ProfileName
 from cbdl.cli.reporting import fail, note, print_json, reported
 from cbdl.cli.settings import SETTINGS
@@ -70,6 +69,7 @@ def run_study(
     track: str | None = None,
 ) -> None:
     """Run it, show its parts as they come, and write its report if there is a folder for it."""
+    from cbdl.cli import show
     from cbdl.studies.study import find, run
 
     with reported(lambda: "No report was written."):

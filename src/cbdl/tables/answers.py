@@ -30,7 +30,7 @@ from cbdl.tables.target import Target
 MEMORY = 1 << 25
 """Bytes that networks may use at a time: more would leave the processor's caches, and take twice as long."""
 PIECE: dict[str, int] = {"classification": 2 * ROWS, "regression": ROWS}
-"""Rows that are answered at a time: more are not faster."""
+"""Rows that are answered at a time: for every call draws are prepared, and more rows are not faster."""
 COMPLETIONS: dict[str, int] = {"classification": MOST, "regression": 8}
 """Completions of a row that are answered at most; on the line time grows with the square of their number, and more."""
 Missing = Literal["hull", "impute", "error"]
@@ -278,7 +278,8 @@ def credal_sets(
 ) -> Iterator[tuple[npt.NDArray[np.intp], CredalSet]]:
     """The credal sets of all rows, those with about as many completions together: (which rows, their sets).
 
-    Complete rows come first, all at once; of the others so many at a time that memory stays bounded.
+    Complete rows come first, as many at a time as are answered at a time anyway; of the others fewer, by the number
+    of their completions, so that memory stays bounded.
     """
     gaps = rows.missing | rows.unknown
     most = options.completions(trained.target)
@@ -286,7 +287,7 @@ def credal_sets(
     group = np.ceil(np.log2(counts)).astype(np.int64)
     for power in np.unique(group).tolist():
         own = np.flatnonzero(group == power)
-        step = max(1, ROWS >> power)
+        step = PIECE[trained.target.task] if power == 0 else max(1, ROWS >> power)
         for some in (own[a : a + step] for a in range(0, len(own), step)):
             if power == 0 and not gaps[some].any():
                 yield (

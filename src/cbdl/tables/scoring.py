@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from cbdl.tables.target import Labels
 ENOUGH = {"classification": 2000, "regression": 500}
 """Held-out rows that are scored at most after a training; more would take longer than the training did."""
 FLOOR = 64
-"""Rows over which the floor of mixtures, which costs more than all the rest, is averaged."""
+"""Rows over which the floor, which of mixtures costs more than all the rest, is averaged."""
 
 
 def evaluate(
@@ -62,7 +63,9 @@ def scores(trained: Trained, blocks: Iterable[tuple[Encoded, Labels]], options: 
     sums: dict[str, float] = {}
     rows, unknown, missing, floor = 0, 0, 0, np.nan
     for encoded, y in blocks:
-        for some, credal in credal_sets(trained, encoded, options):
+        # of classes the floor is computed with the set or not at all
+        asked = replace(options, floor=bool(np.isnan(floor)))
+        for some, credal in credal_sets(trained, encoded, asked):
             for name, values in _judged(trained, credal, y[some], options).items():
                 sums[name] = sums.get(name, 0.0) + float(np.sum(values))
             if np.isnan(floor):

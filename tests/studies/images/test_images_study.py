@@ -103,7 +103,7 @@ def test_trained_members_are_kept_apart_from_their_answers(smoke, monkeypatch):
     ]
     plan = PLANS["smoke"]
     task = answers.Asking(
-        "digits", "ordinary", 0, 0, plan.trainings["digits"], plan.sizes["digits"], place.parent
+        "digits", "ordinary", 0, 0, plan.training("digits", "ordinary"), plan.sizes["digits"], place.parent
     )
     monkeypatch.setattr(answers, "trained", None)
     again = task.do()

@@ -95,7 +95,7 @@ def volume(
     nodes = tuple(
         ball_powers(loc.shape[-1], samples, seed, loc.device, t) for t in (torch.float32, torch.float64)
     )
-    share = 1 / (1 + _others(nodes, centre, spread, wide, reach))
+    share = _others(nodes, centre, spread, wide, reach).add_(1).reciprocal_()
     if inside is not None:
         share = share * inside(squared_distances(u, centre[:, :, None] - loc[:, None], wide, scale))
     each = log_volume(spread, reach)

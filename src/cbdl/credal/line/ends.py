@@ -108,19 +108,26 @@ class Dual:
 
 @dataclass(frozen=True)
 class State:
-    """Regions with the prices lambda and the slack s of coverage, (B, m) each."""
+    """Regions with the prices lambda and the slack s of coverage, (B, m) each; D(lambda) (B,), nan where not known."""
 
     region: Ends
     prices: Tensor
     slack: Tensor
+    bound: Tensor
+
+    @classmethod
+    def of(cls, region: Ends, prices: Tensor, slack: Tensor) -> State:
+        """With a D(lambda) that is not known."""
+        return cls(region, prices, slack, torch.full_like(prices[:, 0], torch.nan))
 
     def take(self, rows: Tensor) -> State:
-        return State(self.region.take(rows, len(self.prices)), self.prices[rows], self.slack[rows])
+        region = self.region.take(rows, len(self.prices))
+        return State(region, self.prices[rows], self.slack[rows], self.bound[rows])
 
     def put(self, rows: Tensor, other: State) -> State:
-        prices, slack = self.prices.clone(), self.slack.clone()
-        prices[rows], slack[rows] = other.prices, other.slack
-        return State(self.region.put(rows, other.region, len(prices)), prices, slack)
+        prices, slack, bound = self.prices.clone(), self.slack.clone(), self.bound.clone()
+        prices[rows], slack[rows], bound[rows] = other.prices, other.slack, other.bound
+        return State(self.region.put(rows, other.region, len(prices)), prices, slack, bound)
 
 
 def ends_of(x: Intervals) -> Ends:
@@ -275,7 +282,7 @@ def _step(sets: Extremes, alpha: float, state: State) -> tuple[State, Tensor]:
     t = torch.minimum(t, _widest(region, move.view(-1, 2), len(sets)))[:, None]
     moved = region.moved(t[region.owner] * move.view(-1, 2))
     moved = _without_lost(moved, region, rho.view(-1, 2), move.view(-1, 2), len(sets)).merged(len(sets))
-    return State(moved, lam * (1 + t * x), slack + t * rise), error
+    return State.of(moved, lam * (1 + t * x), slack + t * rise), error
 
 
 def _without_lost(moved: Ends, region: Ends, rho: Tensor, move: Tensor, sets: int) -> Ends:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cbdl.credal.line.grids import Grid, sampled
 from cbdl.credal.line.levels import SETTLED, Crossings, Profile, crossings, profile
-from cbdl.credal.line.mixture import EPS, Mixtures, log_masses, piece_masses
+from cbdl.credal.line.mixture import EPS, Mixtures, even_step, log_masses, piece_masses
 from cbdl.credal.line.quintic import Node, mass, quintic
 
 _TINY = torch.finfo(torch.float64).tiny
@@ -41,7 +41,7 @@ def hdr_at(mix: Mixtures, log_alpha: Tensor, slack: float = 0.0) -> tuple[Tensor
 
     With `slack`, the levels are lowered by so many units of rounding: no point is left out whose density rounds to c.
     """
-    step = max(1, CHUNK // mix.loc.shape[1])
+    step = even_step(len(mix), max(1, CHUNK // mix.loc.shape[1]))
     levels: list[Tensor] = []
     parts: list[Crossings] = []
     for i in range(0, len(mix), step):

@@ -52,6 +52,9 @@ NEAR, ROUGH = 1e-6, 1e-5
 AGAIN, FIRST = 1e-2, 1e-4
 """What lambda s is for a start of that method, relative to the measure: after a step of alpha, and from a sketch."""
 
+CHUNK = 1 << 18
+"""Components of the sets that are worked on at a time: the last steps are for few sets, and cost as much for many."""
+
 GOOD = 5e-11
 """A region with a gap of so much of its measure has the right intervals."""
 
@@ -88,7 +91,7 @@ def minimal_region(sets: Extremes, alpha: float) -> tuple[Intervals, Tensor, Ten
     """(intervals, log lambda (B, m), gap (B,)) of the smallest region of each set."""
     prices, gap = torch.zeros_like(sets.loc[..., 0]), sets.loc.new_zeros(len(sets))
     parts: list[Ends] = []
-    for rows in sets.chunks(1 << 16):
+    for rows in sets.chunks(CHUNK):
         region, prices[rows], gap[rows] = _optimum(sets[rows], alpha)
         parts.append(Ends(rows[region.owner], region.high, region.low))
     owner, high, low = (
@@ -105,7 +108,7 @@ def _optimum(sets: Extremes, alpha: float) -> tuple[Ends, Tensor, Tensor]:
     for then in _stages(now, alpha):
         state = _follow(shared, state, then, AGAIN if then > now else FIRST)
     region = widened(sets, alpha, state.region)
-    return region, state.prices, _gap(replace(shared, alpha=alpha), region, state.prices)
+    return region, state.prices, (region.measure(len(sets)) - state.bound).clamp_min(0)
 
 
 def _start(shared: _Shared, effort: tuple[int, int]) -> State:
@@ -122,7 +125,7 @@ def _start(shared: _Shared, effort: tuple[int, int]) -> State:
     level = coarse_level(grid, values[0], top, torch.full_like(top, math.log(shared.alpha)))
     prices = _ascend(sketch, sketch.prices(level.view(len(shared.sets), -1)), ROUGH, *effort)
     region, dual = sketch.region(prices)
-    return State(region, prices, -dual.short / small)
+    return State.of(region, prices, -dual.short / small)
 
 
 def _sketched_start(shared: _Shared) -> State:
@@ -135,7 +138,7 @@ def _exact_start(shared: _Shared) -> State:
     prices = _maximise(shared)
     region = level_set(_level(shared, prices))
     small = min(shared.alpha, 1 - shared.alpha)
-    return State(region, prices, excess(shared.sets, region, shared.alpha) / small)
+    return State.of(region, prices, excess(shared.sets, region, shared.alpha) / small)
 
 
 def _stages(now: float, alpha: float) -> list[float]:
@@ -173,7 +176,7 @@ def _afresh(shared: _Shared, state: State) -> State:
         if answer is None:
             break
         region, prices, cuts = answer
-        start = State(region, prices, excess(sets, region, alpha) / small)
+        start = State.of(region, prices, excess(sets, region, alpha) / small)
         state, missed = _try(shared, start)
         if not missed:
             return state
@@ -197,8 +200,10 @@ def _try(shared: _Shared, state: State, centre: float = AGAIN) -> tuple[State, T
         part = replace(part, slack=excess(sets[rows], part.region, alpha) / small)
         sound = torch.isfinite(part.prices).all(-1)
         state = state.put(rows[sound], part.take(sound.nonzero()[:, 0]))
-        gap = _gap(shared[rows], state.region.take(rows, len(sets)), state.prices[rows])
-        off = ~(gap <= good * state.region.measure(len(sets))[rows]) | (state.slack[rows] < -good).any(-1)
+        bound = state.bound.index_copy(0, rows, _bound(shared[rows], state.prices[rows]))
+        state = replace(state, bound=bound)
+        measure = state.region.measure(len(sets))[rows]
+        off = ~(measure - bound[rows] <= good * measure) | (state.slack[rows] < -good).any(-1)
         off |= ~sound  # their region is not the one that the slack is of
         missed[rows] = off
         if not off.any():
@@ -211,7 +216,7 @@ def _try(shared: _Shared, state: State, centre: float = AGAIN) -> tuple[State, T
         rows, again = rows[some], again.take(some.nonzero()[:, 0], len(rows))
         if len(rows) == 0:
             break
-        state = state.put(rows, State(again, state.prices[rows], state.slack[rows]))
+        state = state.put(rows, replace(state.take(rows), region=again))
     return state, missed
 
 
@@ -226,18 +231,17 @@ def _warm(state: State, small: float, centre: float) -> State:
     cheap = state.prices < state.slack * measure
     slack = torch.where(cheap, state.slack * small, torch.maximum(state.slack * small, target / state.prices))
     prices = torch.where(cheap, torch.maximum(state.prices, target / slack), state.prices)
-    return State(state.region, prices, slack)
+    return State.of(state.region, prices, slack)
 
 
 def _level(shared: _Shared, prices: Tensor) -> Crossings:
     return crossings(_shape(shared, prices), torch.zeros_like(prices[:, 0]))
 
 
-def _gap(shared: _Shared, region: Ends, prices: Tensor) -> Tensor:
-    """(B,): the measure of a region above D(lambda), which no region of enough coverage falls below."""
+def _bound(shared: _Shared, prices: Tensor) -> Tensor:
+    """(B,): D(lambda), below which no region of enough coverage falls."""
     best = level_set(_level(shared, prices))
-    bound = best.measure(len(prices)) - (prices * excess(shared.sets, best, shared.alpha)).sum(-1)
-    return (region.measure(len(prices)) - bound).clamp_min(0)
+    return best.measure(len(prices)) - (prices * excess(shared.sets, best, shared.alpha)).sum(-1)
 
 
 def _prepare(sets: Extremes, alpha: float) -> _Shared:

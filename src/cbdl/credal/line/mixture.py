@@ -139,10 +139,10 @@ class Extremes:
     def m(self) -> int:
         return self.loc.shape[1]
 
-    def chunks(self, components: int = 1 << 15) -> list[Tensor]:
-        """The sets in groups of about so many components, as lists of rows: memory stays bounded."""
-        step = max(1, components // self.loc[0].numel())
+    def chunks(self, components: int = 1 << 16) -> list[Tensor]:
+        """The sets in even groups of at most so many components, as lists of rows: memory stays bounded."""
         rows = torch.arange(len(self), device=self.loc.device)
+        step = even_step(len(self), max(1, components // self.loc[0].numel()))
         return [rows[i : i + step] for i in range(0, len(self), step)]
 
     def alone(self) -> Extremes:
@@ -173,6 +173,16 @@ class Extremes:
         index = (owner[:, None] * self.m + torch.arange(self.m, device=owner.device)).view(-1)
         at = high.repeat_interleave(self.m), low.repeat_interleave(self.m)
         return self.each().logs(index, *at).view(-1, self.m)
+
+
+def even_step(count: int, most: int) -> int:
+    """The size of even groups of so many, none larger than `most`: a small rest would cost nearly as much as a group.
+
+    >>> even_step(10, 4), even_step(8, 4), even_step(3, 4)
+    (4, 4, 3)
+    """
+    groups = max(1, -(-count // most))
+    return max(1, -(-count // groups))
 
 
 def mixtures(loc: Tensor, scale: Tensor, weights: Tensor) -> Mixtures:

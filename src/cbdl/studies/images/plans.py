@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from cbdl.studies.images.members import Training
+from cbdl.studies.images.members import LineUp, Training
 from cbdl.studies.images.sources import SOURCES, STAND_IN, Sizes
 from cbdl.studies.study import Profile
 
@@ -18,9 +18,16 @@ class Plan:
     seeds: int = 1
     workers: int = 1
 
+    def training(self, source: str, line_up: LineUp) -> Training:
+        """How the members of a line-up are trained; the temperature is that of mean-field members alone."""
+        own = self.trainings[source]
+        return own if line_up == "mean field" else replace(own, temperature=1.0)
+
 
 _GREY = Training("lenet", 6, 2e-3)
-_COLOUR = Training("resnet8", 12, 1e-2, schedule="one-cycle", half=True, moved=2)
+_COLOUR = Training("resnet8", 12, 1e-2, schedule="one-cycle", temperature=0.01, half=True, moved=2)
+"""Mean-field members at temperature 1 learn too little in so few epochs: of validation rows of CIFAR-10 they have 56 %
+right, at 0.1 72.6 %, at 0.01 74.0 %, which is what deterministic networks have."""
 _LEARNING = {
     "mnist": _GREY,
     "fashion": _GREY,

@@ -97,7 +97,7 @@ def _result(context: Context, plan: Plan, source: Source, seed: int) -> Result:
     members = None if home is None else home / "members"
     how, sizes = plan.trainings[source.name], plan.sizes[source.name]
     tasks = [
-        Asking(source.name, line_up, place, seed, how, sizes, members)
+        Asking(source.name, line_up, place, seed, plan.training(source.name, line_up), sizes, members)
         for line_up in asked
         for place in range(LINE_UPS[line_up])
     ]
