@@ -36,6 +36,7 @@ coverage: $(VENV)/.dev  ## the same with the lines that no test reaches; a third
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(workers) --dist worksteal -q --cov --cov-report=term
 
 # Other processors, imitated: what torch, MKL and OpenBLAS may use, and how many threads. kinds="old zen" picks some.
+# Several threads and several workers at once would wait for each other: ten minutes instead of a few.
 kinds ?= old haswell zen threads
 old := ATEN_CPU_CAPABILITY=default MKL_ENABLE_INSTRUCTIONS=SSE4_2 OPENBLAS_CORETYPE=Sandybridge OMP_NUM_THREADS=1
 haswell := ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 OPENBLAS_CORETYPE=Haswell OMP_NUM_THREADS=2
@@ -47,7 +48,7 @@ test-portable: $(addprefix portable-,$(kinds))  ## the tests of numbers as other
 
 portable-%: $(VENV)/.dev
 	@echo "As another machine ($*): $($*)"
-	TRIALS=0.2 $($*) $(BIN)/python -m pytest -n 2 --dist loadfile -q -p no:cacheprovider $(NUMBERS)
+	TRIALS=0.2 $($*) $(BIN)/python -m pytest -n $(if $(findstring THREADS=1,$($*)),2,0) --dist loadfile -q -p no:cacheprovider $(NUMBERS)
 
 test-slow: $(VENV)/.dev $(VENV)/.ray-serve  ## statistical checks that take minutes, and properties with all their examples
 	$(BIN)/python -m pytest -q -m slow
