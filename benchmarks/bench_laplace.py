@@ -91,8 +91,12 @@ def _cohort(made: Any, likelihood: Any) -> Cohort:
 def _ours(cohort: Cohort, made: Any, method: Laplace) -> Callable[[], LaplacePosterior]:
     """The posteriors around the networks as they begin, all at once."""
     begun, part = ModeObjective(cohort, made, cohort.initial.unsqueeze(1)), method._part(cohort)
-    with torch.no_grad():
-        return lambda: method.around(cohort, made, cohort.initial, begun.noise.clone(), begun.buffers, part)
+
+    @torch.no_grad()
+    def fitted() -> LaplacePosterior:
+        return method.around(cohort, made, cohort.initial, begun.noise.clone(), begun.buffers, part)
+
+    return fitted
 
 
 def _theirs(

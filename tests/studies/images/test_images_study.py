@@ -1,6 +1,7 @@
 """The image study by its command: it runs without any data set, is kept and resumed, and says what it lacks."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -67,6 +68,16 @@ def test_ours_knows_what_is_foreign_and_the_papers_variance_falls_with_doubt(smo
         assert foreign["ours"][rows]["epistemic"] > 2 * foreign["ours"]["clean"]["epistemic"]
         assert foreign["EBNN"][rows]["aleatoric"] < foreign["EBNN"]["clean"]["aleatoric"]
         assert foreign["EBNN label"][rows]["aleatoric"] > foreign["EBNN label"]["clean"]["aleatoric"]
+
+
+def test_the_temperature_is_that_of_mean_field_members_alone():
+    """So that another one trains nobody else anew: what members are kept by names how they were trained."""
+    plan = PLANS["cpu"]
+    for source, own in plan.trainings.items():
+        assert plan.training(source, "mean field") == own
+        for line_up in set(LINE_UPS) - {"mean field"}:
+            assert plan.training(source, line_up) == replace(own, temperature=1.0)
+    assert plan.training("cifar", "mean field").temperature < 1
 
 
 def test_a_second_run_reads_what_is_kept_and_says_the_same(smoke, monkeypatch):
