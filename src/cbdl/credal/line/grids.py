@@ -32,7 +32,7 @@ CACHE = 1 << 19
 EVEN = 256
 """Nodes of an even grid at most."""
 
-_BLOCK = 8
+BLOCK = 8
 _MARGIN = 0.3
 """Least scales by which an even grid reaches beyond the outermost locations."""
 _LARGE = 1 << 23
@@ -92,13 +92,13 @@ def sampled(mix: Mixtures) -> tuple[Grid, Derivatives]:
 
 def sampled_each(sets: Extremes) -> tuple[Grid, Derivatives]:
     """A grid for each of B sets that resolves all extremes, and the values of every extreme on it (T, m)."""
-    span = _span(sets)
-    blocks = ((span.end - span.start) / (CELL * span.unit) + 1) / _BLOCK
+    span = span_of(sets)
+    blocks = ((span.end - span.start) / (CELL * span.unit) + 1) / BLOCK
     blocks = blocks.clamp_max(EVEN).ceil().to(torch.int64)
-    even = blocks * _BLOCK <= EVEN
+    even = blocks * BLOCK <= EVEN
     rest = (~even).nonzero()[:, 0]
     steps = graded(sets[rest].pooled()) if len(rest) else None
-    count = (blocks + 2) * _BLOCK
+    count = (blocks + 2) * BLOCK
     if steps is not None:
         count[rest] = steps.count
     first = torch.cat([count.new_zeros(1), count.cumsum(0)])
@@ -110,7 +110,7 @@ def sampled_each(sets: Extremes) -> tuple[Grid, Derivatives]:
         nodes[:, place] = torch.stack([steps.high, steps.low, steps.unit])
         values[:, place] = torch.stack(values_of_each(sets[rest], steps))
     for size in torch.unique(blocks[even]).tolist():  # a few sizes
-        N = _BLOCK * (size + 2)
+        N = BLOCK * (size + 2)
         every = (even & (blocks == size)).nonzero()[:, 0]
         for rows in every.split(max(1, _LARGE // (8 * N * sets.loc[0].numel()))):
             place = (first[rows][:, None] + torch.arange(N, device=rows.device)).view(-1)
@@ -124,7 +124,7 @@ def sampled_each(sets: Extremes) -> tuple[Grid, Derivatives]:
 
 
 @dataclass(frozen=True)
-class _Span:
+class Span:
     """(B,) each: an interval around all locations of a set, how far its components reach beyond it, the least scale."""
 
     start: Tensor
@@ -133,20 +133,20 @@ class _Span:
     right: Tensor
     unit: Tensor
 
-    def __getitem__(self, rows: Tensor) -> _Span:
-        return _Span(*(t[rows] for t in (self.start, self.end, self.left, self.right, self.unit)))
+    def __getitem__(self, rows: Tensor) -> Span:
+        return Span(*(t[rows] for t in (self.start, self.end, self.left, self.right, self.unit)))
 
 
-def _span(sets: Extremes) -> _Span:
+def span_of(sets: Extremes, reach: float = REACH) -> Span:
     there, loc, scale = (t.flatten(1) for t in (sets.weights > 0, sets.loc, sets.scale))
     unit = torch.where(there, scale, math.inf).amin(-1)
     low, high = (torch.where(there, loc, x) for x in (math.inf, -math.inf))
     start, end = low.amin(-1) - _MARGIN * unit, high.amax(-1) + _MARGIN * unit
-    left = start - (low - REACH * scale).amin(-1)
-    return _Span(start, end, left, (high + REACH * scale).amax(-1) - end, unit)
+    left = start - (low - reach * scale).amin(-1)
+    return Span(start, end, left, (high + reach * scale).amax(-1) - end, unit)
 
 
-def _on_even(sets: Extremes, span: _Span, blocks: int) -> tuple[Tensor, Tensor]:
+def _on_even(sets: Extremes, span: Span, blocks: int) -> tuple[Tensor, Tensor]:
     """Nodes (B, N) relative to the start of the span, and (3, B, N, m): log p, p'/p and p''/p there.
 
     With terms T_k at y: p' = sum T_k (c_k - a_k y) and p'' = sum T_k ((c_k - a_k y)^2 - a_k), a = 1 / scale^2 and
@@ -160,15 +160,15 @@ def _on_even(sets: Extremes, span: _Span, blocks: int) -> tuple[Tensor, Tensor]:
     sets = Extremes(loc, torch.where(there, sets.scale, unit[..., None]), sets.weights)
     flat = mixtures(*(t.flatten(0, 1) for t in (sets.loc, sets.scale, sets.weights)))
     shift = flat.height.amax(-1, keepdim=True)
-    first, step = _blocks(span, blocks)
+    first, step = block_starts(span, blocks)
     terms = _terms(sets, span, first, step, (flat.height - shift).view(1, B, m, M))
     width = (span.end - span.start)[:, None, None] / 2
     a = (unit[..., None] / sets.scale).square()
     c = a * (((sets.loc - span.start[:, None, None]) - width) / unit[..., None])
     coefficients = torch.stack([torch.ones_like(a), a, c, a * a, a * c, c * c], 2).view(B * m, 6, M)
     sums = coefficients @ terms.view(-1, B * m, M).permute(1, 2, 0)
-    sums = _in_order(sums.view(B, m, 6, _BLOCK, -1).permute(2, 0, 4, 3, 1)).reshape(6, B, -1, m)
-    place = torch.arange(_BLOCK, dtype=torch.float64, device=unit.device)
+    sums = _in_order(sums.view(B, m, 6, BLOCK, -1).permute(2, 0, 4, 3, 1)).reshape(6, B, -1, m)
+    place = torch.arange(BLOCK, dtype=torch.float64, device=unit.device)
     offset = _in_order((first[..., None] + step[..., None] * place)[..., None]).reshape(B, -1)
     total, by_a, by_c, by_aa, by_ac, by_cc = sums
     y = ((offset - width[:, 0]) / unit)[..., None]
@@ -184,15 +184,15 @@ def _on_even(sets: Extremes, span: _Span, blocks: int) -> tuple[Tensor, Tensor]:
     return offset, torch.stack([logp, score, bend])
 
 
-def _blocks(span: _Span, blocks: int) -> tuple[Tensor, Tensor]:
+def block_starts(span: Span, blocks: int) -> tuple[Tensor, Tensor]:
     """(B, blocks + 2) twice: the first node of each block of eight, relative to the start, and the step to the next.
 
     One block on either side leads outwards, so that nothing grows along it.
     """
     length = (span.end - span.start)[:, None]
-    step = length / (_BLOCK * blocks - 1)
-    inner = step * torch.arange(0, _BLOCK * blocks, _BLOCK, dtype=torch.float64, device=step.device)
-    left, right = -span.left[:, None] / _BLOCK, span.right[:, None] / _BLOCK
+    step = length / (BLOCK * blocks - 1)
+    inner = step * torch.arange(0, BLOCK * blocks, BLOCK, dtype=torch.float64, device=step.device)
+    left, right = -span.left[:, None] / BLOCK, span.right[:, None] / BLOCK
     return torch.cat([left, inner, length + right], 1), torch.cat([left, step.expand_as(inner), right], 1)
 
 
@@ -201,16 +201,16 @@ def _in_order(x: Tensor) -> Tensor:
     return torch.cat([x[..., :1, :, :].flip(-2), x[..., 1:, :, :]], -3)
 
 
-def _terms(sets: Extremes, span: _Span, first: Tensor, step: Tensor, height: Tensor) -> Tensor:
+def _terms(sets: Extremes, span: Span, first: Tensor, step: Tensor, height: Tensor) -> Tensor:
     """(block, blocks, B, m, M): exp(height - z^2 / 2), the place in its block first."""
     first, step = (t.T[:, :, None, None] for t in (first, step))
     at = ((span.start[:, None, None] - sets.loc) + first).div_(sets.scale)
     unit = step / sets.scale
-    terms = at.new_empty(_BLOCK, *at.shape)
+    terms = at.new_empty(BLOCK, *at.shape)
     torch.addcmul(height, at, at, value=-0.5, out=terms[0]).exp_()
     ratio = at.add_(unit, alpha=0.5).mul_(unit).neg_().exp_()
     fall = unit.square_().neg_().exp_()
-    for n in range(1, _BLOCK):
+    for n in range(1, BLOCK):
         torch.mul(terms[n - 1], ratio, out=terms[n])
         ratio.mul_(fall)
     return terms
