@@ -13,12 +13,12 @@ from torch import Tensor
 from cbdl.credal._border import Border, float64
 from cbdl.credal._optimum import Optimum
 from cbdl.credal.entropy import upper_entropy
+from cbdl.credal.line.even import MOST, OVER, EvenGrid, nodes, on_even_grids
 from cbdl.credal.line.intervals import complement, covered, union
 from cbdl.credal.line.levels import Profile, crossings, shape_of
 from cbdl.credal.line.mesh import Mesh, density, on_meshes
 from cbdl.credal.line.mixture import Extremes
 from cbdl.credal.line.regions import inside, region_probabilities
-from cbdl.credal.line.spectrum import MOST, OVER, EvenGrid, frequencies, on_even_grids
 from cbdl.credal.solvers.roots import descend
 
 EVEN, FINEST_GRID = 1e-10, 8
@@ -65,7 +65,7 @@ def _by_reach(
     sets: Extremes,
 ) -> tuple[Tensor, ...]:
     """Even grids for the sets that do not reach far, finer ones where the error (the last output) asks for it."""
-    size = frequencies(sets)
+    size = nodes(sets)
     rows = (size <= MOST).nonzero()[:, 0]
     far = (size > MOST).nonzero()[:, 0]
     where: list[Tensor] = []

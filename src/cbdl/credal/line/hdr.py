@@ -42,11 +42,26 @@ def hdr_at(mix: Mixtures, log_alpha: Tensor, slack: float = 0.0) -> tuple[Tensor
 
     With `slack`, the levels are lowered by so many units of rounding: no point is left out whose density rounds to c.
     """
+    if slack:
+        return _general(mix, log_alpha, slack)
+    single = single_regions(mix, log_alpha)
+    level = torch.full_like(log_alpha, math.nan)
+    level[single.rows] = single.level
+    rest = level.isnan().nonzero()[:, 0]
+    if len(rest) == 0:
+        return level, joined([single.crossings()])
+    level[rest], ends = _general(mix[rest], log_alpha[rest], slack)
+    ends = Crossings(rest[ends.owner], ends.high, ends.low, ends.rising, ends.score)
+    return level, joined([single.crossings(), ends])
+
+
+def _general(mix: Mixtures, log_alpha: Tensor, slack: float) -> tuple[Tensor, Crossings]:
+    """The same for regions of any shape."""
     step = even_step(len(mix), max(1, CHUNK // mix.loc.shape[1]))
     levels: list[Tensor] = []
     parts: list[Crossings] = []
     for i in range(0, len(mix), step):
-        level, ends = (_hdr if slack else _by_shape)(mix[i : i + step], log_alpha[i : i + step], slack)
+        level, ends = _hdr(mix[i : i + step], log_alpha[i : i + step], slack)
         levels.append(level)
         parts.append(Crossings(ends.owner + i, ends.high, ends.low, ends.rising, ends.score))
     return torch.cat(levels), joined(parts)
@@ -58,21 +73,6 @@ def joined(parts: list[Crossings]) -> Crossings:
     columns = [torch.cat([getattr(part, name) for part in parts]) for name in fields]
     rank = columns[0].argsort(stable=True)
     return Crossings(*(c[rank] for c in columns))
-
-
-def _by_shape(mix: Mixtures, log_alpha: Tensor, slack: float) -> tuple[Tensor, Crossings]:
-    """Regions that are sure to be one interval by themselves, all others the general way."""
-    single = single_regions(mix, log_alpha)
-    if len(single.rows) == 0:
-        return _hdr(mix, log_alpha, slack)
-    level = torch.full_like(log_alpha, math.nan)
-    level[single.rows] = single.level
-    rest = level.isnan().nonzero()[:, 0]
-    if len(rest) == 0:
-        return level, joined([single.crossings()])
-    level[rest], ends = _hdr(mix[rest], log_alpha[rest], slack)
-    ends = Crossings(rest[ends.owner], ends.high, ends.low, ends.rising, ends.score)
-    return level, joined([single.crossings(), ends])
 
 
 def _hdr(mix: Mixtures, log_alpha: Tensor, slack: float) -> tuple[Tensor, Crossings]:

@@ -61,6 +61,10 @@ class Single:
     def __getitem__(self, keep: Tensor) -> Single:
         return Single(*(t[keep] for t in (self.rows, self.level, self.start, self.low, self.score)))
 
+    def of(self, rows: Tensor) -> Single:
+        """The same as regions of some `rows` of more mixtures."""
+        return Single(rows[self.rows], self.level, self.start, self.low, self.score)
+
     def crossings(self) -> Crossings:
         """As a list, by owner and place."""
         rising = torch.tensor([True, False], device=self.rows.device).repeat(len(self.rows))
@@ -86,32 +90,36 @@ def single_regions(mix: Mixtures, log_alpha: Tensor) -> Single:
     """The regions of those of B mixtures, weights summing to 1, that are sure to be one interval; log alpha (B,)."""
     span = span_of(Extremes(*(t[:, None] for t in (mix.loc, mix.scale, mix.weight))), _REACH)
     blocks = (((span.end - span.start) / (CELL * span.unit) + 1) / BLOCK).clamp_max(_BLOCKS + 1).ceil()
-    left = (log_alpha >= LEAST) & (log_alpha <= MOST) & (blocks <= _BLOCKS)
-    parts: list[_Start] = []
+    blocks = torch.where((log_alpha >= LEAST) & (log_alpha <= MOST), blocks, math.inf)
+    none = log_alpha[:0]
+    done = [Single(none.long(), none, none, none[:, None].expand(0, 2), none[:, None].expand(0, 2))]
     for size in range(1, _BLOCKS + 1):
-        fit = left & (blocks <= size)
-        rows, more = fit.nonzero()[:, 0], int(left.sum())
-        if len(rows) == 0 or len(rows) < min(more, _FEW * (size + 2)):
+        rows = (blocks <= size).nonzero()[:, 0]
+        if len(rows) < min(_FEW * (size + 2), int((blocks <= _BLOCKS).sum())):
             continue  # they go with those that are larger by a block
-        left = left & ~fit
+        blocks[rows] = math.inf
         chunk = max(1, _LARGE // (4 * BLOCK * (size + 2) * mix.loc.shape[1]))
         for some in rows.split(even_step(len(rows), chunk)):
-            parts.append(_start(mix[some], span[some], size, log_alpha[some], some))
-    if not parts:
-        none = log_alpha[:0]
-        return Single(none.long(), none, none, none[:, None].expand(0, 2), none[:, None].expand(0, 2))
-    columns = zip(*((p.rows, p.level, p.ends, p.low, p.high) for p in parts), strict=True)
-    return _polished(mix, span, _Start(*(torch.cat(column) for column in columns)), log_alpha)
+            if len(some):
+                part, here = mix[some], span[some]
+                start = _start(part, here, size, log_alpha[some])
+                done.append(_polished(part, here, start, log_alpha[some]).of(some))
+    return _joined(done)
 
 
-def _start(mix: Mixtures, span: Span, blocks: int, log_alpha: Tensor, rows: Tensor) -> _Start:
+def _joined(parts: list[Single]) -> Single:
+    columns = zip(*((p.rows, p.level, p.start, p.low, p.score) for p in parts), strict=True)
+    return Single(*(torch.cat(column) for column in columns))
+
+
+def _start(mix: Mixtures, span: Span, blocks: int, log_alpha: Tensor) -> _Start:
     rough = _rough(mix, span, blocks)
     level, ends = _sketched(rough, log_alpha)
     sure, low, high = rough.edges(level.float()[:, None])
     some = sure.nonzero()[:, 0]
     unit = span.unit[some]
     places = ((t[some] * unit[:, None]) for t in (ends, low, high))
-    return _Start(rows[some], level[some] - unit.log(), *places)
+    return _Start(some, level[some] - unit.log(), *places)
 
 
 @dataclass(frozen=True)
@@ -257,7 +265,8 @@ def _polished(mix: Mixtures, span: Span, start: _Start, log_alpha: Tensor) -> Si
     for _ in range(_ROUNDS):
         rows = now.rows
         anchor, unit = span.start[rows], span.unit[rows]
-        level, move, score = _step(mix[rows], anchor, now.ends, log_alpha[rows])
+        some = mix if len(rows) == len(mix) else mix[rows]
+        level, move, score = _step(some, anchor, now.ends, log_alpha[rows])
         ends = now.ends + move
         off = (move.abs() / torch.minimum(unit[:, None], 1 / score.abs())).amax(-1)
         sound = ((ends >= now.low) & (ends <= now.high)).all(-1) & ((level - now.level).abs() < 0.5 * _LOG)
@@ -266,8 +275,7 @@ def _polished(mix: Mixtures, span: Span, start: _Start, log_alpha: Tensor) -> Si
         if len(more) == 0:
             break
         now = _Start(*(t[more] for t in (rows, now.level, ends, now.low, now.high)))
-    columns = zip(*((d.rows, d.level, d.start, d.low, d.score) for d in done), strict=True)
-    return Single(*(torch.cat(column) for column in columns))
+    return _joined(done)
 
 
 def _step(mix: Mixtures, anchor: Tensor, low: Tensor, log_alpha: Tensor) -> tuple[Tensor, Tensor, Tensor]:
