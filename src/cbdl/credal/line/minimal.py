@@ -26,6 +26,7 @@ from cbdl.credal.line.cells import taken
 from cbdl.credal.line.ends import Dual, Ends, State, excess, level_set, revised, solve, widened
 from cbdl.credal.line.grids import Grid, of_each, sampled_each
 from cbdl.credal.line.hdr import coarse_level, hdr
+from cbdl.credal.line.interval import shortest_interval
 from cbdl.credal.line.intervals import Intervals
 from cbdl.credal.line.levels import Crossings, Profile, crossings, profile
 from cbdl.credal.line.mesh import two_sum
@@ -43,14 +44,18 @@ LAST = 0.99
 PACE, ROUNDS, PROGRAMMES = 10.0, 3, 8
 """Above, 1 - alpha falls by such factors, with so many rounds each; programmes for sets that this does not settle."""
 
+MANY = 4
+"""If no more than one of so many sets is not solved from the shortest interval, all go on from there."""
+
 HASTE, PATIENCE = (8, 1), (40, 4)
 """Steps on a sketch, and trials of each: at first it need not be solved where that is slow."""
 
 NEAR, ROUGH = 1e-6, 1e-5
 """The gap, relative to the measure, at which the dual and its sketch are left to Newton's method on the ends."""
 
-AGAIN, FIRST = 1e-2, 1e-4
-"""What lambda s is for a start of that method, relative to the measure: after a step of alpha, and from a sketch."""
+AGAIN, CUT, FIRST = 1e-2, 3e-3, 1e-4
+"""What lambda s is for a start of that method, relative to the measure: after a step of alpha, with a new gap in the
+shortest interval, and from a sketch."""
 
 CHUNK = 1 << 18
 """Components of the sets that are worked on at a time: the last steps are for few sets, and cost as much for many."""
@@ -101,14 +106,33 @@ def minimal_region(sets: Extremes, alpha: float) -> tuple[Intervals, Tensor, Ten
 
 
 def _optimum(sets: Extremes, alpha: float) -> tuple[Ends, Tensor, Tensor]:
-    """Region, lambda and gap. Up to START by the dual alone; above, its solution is followed as alpha grows."""
-    now = min(alpha, START)
-    shared = _prepare(sets, now)
-    state = _start(shared, HASTE)
-    for then in _stages(now, alpha):
-        state = _follow(shared, state, then, AGAIN if then > now else FIRST)
+    """Region, lambda and gap: of sets whose region is one interval from the shortest of these, of others in general."""
+    shared = _prepare(sets, min(alpha, START))
+    if LEAST <= alpha <= START:
+        state = _from_interval(shared)
+    else:
+        state = _general(shared, alpha)
     region = widened(sets, alpha, state.region)
     return region, state.prices, (region.measure(len(sets)) - state.bound).clamp_min(0)
+
+
+def _from_interval(shared: _Shared) -> State:
+    """The optimum, from the shortest interval; of sets that are not near it the general way."""
+    sketch = sketched(shared.grid, shared.values, shared.alpha)
+    state, missed = _try(shared, shortest_interval(sketch), FIRST, rounds=1)
+    rows = missed.nonzero()[:, 0]
+    if 0 < MANY * len(rows) <= len(missed):  # what most of them want is one gap, or one more interval
+        some, left = _try(shared[rows], state.take(rows), cut=CUT)
+        state, rows = state.put(rows, some), rows[left]
+    return state.put(rows, _general(shared[rows], shared.alpha)) if len(rows) else state
+
+
+def _general(shared: _Shared, alpha: float) -> State:
+    """The optimum: up to START by the dual alone; above, its solution is followed as alpha grows."""
+    state = _start(shared, HASTE)
+    for then in _stages(shared.alpha, alpha):
+        state = _follow(shared, state, then, AGAIN if then > shared.alpha else FIRST)
+    return state
 
 
 def _start(shared: _Shared, effort: tuple[int, int]) -> State:
@@ -185,17 +209,25 @@ def _afresh(shared: _Shared, state: State) -> State:
     return _try(shared, _exact_start(shared))[0]
 
 
-def _try(shared: _Shared, state: State, centre: float = AGAIN) -> tuple[State, Tensor]:
+def _try(
+    shared: _Shared, state: State, centre: float = AGAIN, rounds: int = ROUNDS, cut: float = 0.0
+) -> tuple[State, Tensor]:
     """The optimum for another alpha, with slack in units of min(alpha, 1 - alpha), and which sets (B,) missed it.
 
-    Where intervals are missing or too many, those of {q >= 1} are taken for another round.
+    Where intervals are missing or too many, those of {q >= 1} are taken for another round; before the first one too if
+    there is a `cut`, which then stands for AGAIN.
     """
     sets, alpha = shared.sets, shared.alpha
     small = min(alpha, 1 - alpha)
     good = GOOD + 16 * EPS / small  # where peaks exceed 1 by little, D has fewer digits
     rows = torch.arange(len(sets), device=state.prices.device)
-    missed = torch.zeros_like(rows, dtype=torch.bool)
-    for _ in range(ROUNDS):
+    missed = torch.ones_like(rows, dtype=torch.bool)
+    for k in range(rounds):
+        if k or cut:
+            rows, state = _revised(shared, rows, state)
+            centre = cut or AGAIN
+        if len(rows) == 0:
+            break
         part = solve(sets[rows], alpha, _warm(state.take(rows), small, centre))
         part = replace(part, slack=excess(sets[rows], part.region, alpha) / small)
         sound = torch.isfinite(part.prices).all(-1)
@@ -206,18 +238,18 @@ def _try(shared: _Shared, state: State, centre: float = AGAIN) -> tuple[State, T
         off = ~(measure - bound[rows] <= good * measure) | (state.slack[rows] < -good).any(-1)
         off |= ~sound  # their region is not the one that the slack is of
         missed[rows] = off
-        if not off.any():
-            break
         rows = rows[off]
-        again = level_set(_level(shared[rows], state.prices[rows]))
-        again = revised(state.region.take(rows, len(sets)), again, len(rows))
-        some = torch.zeros_like(rows).index_add_(0, again.owner, torch.ones_like(again.owner)) > 0
-        centre = AGAIN
-        rows, again = rows[some], again.take(some.nonzero()[:, 0], len(rows))
-        if len(rows) == 0:
-            break
-        state = state.put(rows, replace(state.take(rows), region=again))
     return state, missed
+
+
+def _revised(shared: _Shared, rows: Tensor, state: State) -> tuple[Tensor, State]:
+    """With the intervals of {q >= 1} for those `rows` where there are some, and which these are."""
+    sets = len(shared.sets)
+    level = level_set(_level(shared[rows], state.prices[rows]))
+    again = revised(state.region.take(rows, sets), level, len(rows))
+    some = torch.zeros_like(rows).index_add_(0, again.owner, torch.ones_like(again.owner)) > 0
+    rows, again = rows[some], again.take(some.nonzero()[:, 0], len(rows))
+    return rows, state.put(rows, replace(state.take(rows), region=again))
 
 
 def _warm(state: State, small: float, centre: float) -> State:
