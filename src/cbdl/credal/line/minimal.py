@@ -118,10 +118,16 @@ def _optimum(sets: Extremes, alpha: float) -> tuple[Ends, Tensor, Tensor]:
 
 def _from_interval(shared: _Shared) -> State:
     """The optimum, from the shortest interval; of sets that are not near it the general way."""
-    sketch = sketched(shared.grid, shared.values, shared.alpha)
-    state, missed = _try(shared, shortest_interval(sketch), FIRST, rounds=1)
+    state, likely = shortest_interval(sketched(shared.grid, shared.values, shared.alpha))
+    # What a few others want is mostly one gap, or one more interval: they go along.
+    few = MANY * int((~likely).sum()) <= len(likely)
+    missed = torch.ones_like(likely)
+    rows = torch.arange(len(likely), device=likely.device)[likely | few]
+    if 2 * len(rows) >= len(likely):  # else the general way has as many steps to take as for all
+        some, missed[rows] = _try(shared[rows], state.take(rows), FIRST, rounds=1)
+        state = state.put(rows, some)
     rows = missed.nonzero()[:, 0]
-    if 0 < MANY * len(rows) <= len(missed):  # what most of them want is one gap, or one more interval
+    if few and len(rows):
         some, left = _try(shared[rows], state.take(rows), cut=CUT)
         state, rows = state.put(rows, some), rows[left]
     return state.put(rows, _general(shared[rows], shared.alpha)) if len(rows) else state
