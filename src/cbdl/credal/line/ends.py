@@ -185,13 +185,13 @@ def excess(sets: Extremes, region: Ends, alpha: float) -> Tensor:
 
 def solve(sets: Extremes, alpha: float, start: State) -> State:
     """The optimum near regions with the right intervals; other sets end somewhere, and their gap will show it."""
-    done, rows, now = start, torch.arange(len(sets), device=sets.loc.device), start
+    done, rows, now, part = start, torch.arange(len(sets), device=sets.loc.device), start, sets
     for _ in range(STEPS):
-        now, error = _step(sets[rows], alpha, now)
+        now, error = _step(part, alpha, now)
         left = (error > SETTLED).nonzero()[:, 0]
         if len(left) < len(rows):
             done = done.put(rows, now)
-            rows, now = rows[left], now.take(left)
+            rows, now, part = rows[left], now.take(left), part[left]
         if len(rows) == 0:
             break
     return done.put(rows, now) if len(rows) else done
@@ -212,9 +212,11 @@ def _look(sets: Extremes, region: Ends, lam: Tensor) -> _Local:
     at = region.owner.repeat_interleave(2)
     high, low = region.high.view(-1), region.low.view(-1)
     side = high.new_tensor([-1.0, 1.0]).repeat(len(region.owner))
-    rho, score, _ = sets.pooled(lam).at(at, high, low)
-    share = (sets.densities(at, high, low) + lam.log()[at] - rho[:, None]).exp()
-    return _Local(at, side, rho, -side * score, share)
+    logp, score, _ = sets.derivatives(at, high, low)
+    terms = logp + lam.log()[at]
+    rho = terms.logsumexp(-1)
+    share = (terms - rho[:, None]).exp()
+    return _Local(at, side, rho, -side * (share * score).sum(-1), share)
 
 
 def _centred(sets: Extremes, region: Ends, lam: Tensor, slope: Tensor) -> Ends:

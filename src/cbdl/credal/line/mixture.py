@@ -170,9 +170,16 @@ class Extremes:
 
     def densities(self, owner: Tensor, high: Tensor, low: Tensor) -> Tensor:
         """(R, m): the logarithm of each extreme's density at flat points (R,) of the sets `owner`."""
+        return self.each().logs(*self._each_at(owner, high, low)).view(-1, self.m)
+
+    def derivatives(self, owner: Tensor, high: Tensor, low: Tensor) -> Derivatives:
+        """(R, m) three times: log p, p'/p and p''/p of each extreme at flat points (R,) of the sets `owner`."""
+        logp, score, bend = self.each().at(*self._each_at(owner, high, low))
+        return logp.view(-1, self.m), score.view(-1, self.m), bend.view(-1, self.m)
+
+    def _each_at(self, owner: Tensor, high: Tensor, low: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         index = (owner[:, None] * self.m + torch.arange(self.m, device=owner.device)).view(-1)
-        at = high.repeat_interleave(self.m), low.repeat_interleave(self.m)
-        return self.each().logs(index, *at).view(-1, self.m)
+        return index, high.repeat_interleave(self.m), low.repeat_interleave(self.m)
 
 
 def even_step(count: int, most: int) -> int:

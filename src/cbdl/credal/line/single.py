@@ -26,7 +26,7 @@ from cbdl.credal.line.levels import Crossings
 from cbdl.credal.line.mixture import Extremes, Mixtures, even_step, parabola_step
 from cbdl.credal.line.quintic import Node, mass, quintic
 
-LEAST, MOST = math.log(1e-4), math.log(0.5)
+LEAST, MOST = math.log(1e-3), math.log(0.5)
 """Of log alpha: the grid sees no less, and with more the mass inside would have to be summed."""
 
 SETTLED = 3e-5
