@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cbdl.plots.results import column, rows_of
 from cbdl.plots.style import axes_for, legend, looks
 
@@ -56,8 +58,10 @@ def coverage_efficiency(table: Any, ax: Axes | None = None) -> Axes:
 
 
 def _marks(ax: Axes, rows: list[dict[str, Any]], across: str) -> None:
-    """A mark per row, with bars where numbers come with an interval; the legend beside the axes if they are many."""
-    for look, row in zip(looks(), rows, strict=False):
+    """A mark per row, with bars where numbers come with an interval; the legend beside the axes if they are many.
+
+    Later marks are smaller, so that those that coincide are all seen."""
+    for look, size, row in zip(looks(), np.linspace(10, 5, len(rows)), rows, strict=False):
         x, y = row[across], row["coverage"]
         ax.errorbar(
             float(x),
@@ -65,7 +69,7 @@ def _marks(ax: Axes, rows: list[dict[str, Any]], across: str) -> None:
             xerr=_bar(x),
             yerr=_bar(y),
             fmt=look.mark,
-            ms=7,
+            ms=size,
             color=look.colour,
             elinewidth=0.9,
             ls="none",
