@@ -76,6 +76,7 @@ def setup(app):
 
     app.connect("autodoc-process-docstring", described.show_parameters)
     app.connect("autodoc-process-docstring", plain, priority=100)
+    app.connect("autodoc-process-signature", described.show_signature)
     app.connect("source-read", tidy)
     app.connect("builder-inited", prepare)
     app.connect("build-finished", redirect)

@@ -164,7 +164,11 @@ def cell(value: str) -> str:
         (GOOD[:-1] + ', "draws": 0}', 422, "draws"),
         (GOOD[:-1] + ', "draws": 100000}', 422, "at most 512"),
         (GOOD[:-1] + ', "method": "best"}', 422, "method"),
-        (GOOD[:-1] + ', "more": 1}', 422, "more: a question has no such part; it may have rows, images, alpha"),
+        (
+            GOOD[:-1] + ', "more": 1}',
+            422,
+            "more: a question has no such part; it may have rows, images, alpha",
+        ),
         (json.dumps({"rows": ROWS[:1] * 1001}), 413, "at most 1000"),
         (" " * ((4 << 20) + 1), 413, "larger than 4194304 bytes"),
     ],

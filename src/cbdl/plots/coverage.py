@@ -18,9 +18,10 @@ def coverage_width(
 ) -> Axes:
     """Coverage upwards, the width (or size) of regions across, a mark per row of the table: upper left is best.
 
-    table: names to rows with "coverage" and "width" or "size"; also a list of rows, what a `Calibration` compares, or a
-    data frame. The dotted line is the coverage that was asked for, 1 - alpha.
+    The dotted line is the coverage that was asked for, 1 - alpha.
 
+    - `table`: names to rows with "coverage" and "width" or "size"; also a list of rows, what a `Calibration` compares,
+      or a data frame
     - `ax`: the Axes to draw on; None makes new ones
     - `alpha`: 1 - alpha was asked for; None: no line
     - `log`: whether widths are on a logarithmic axis

@@ -25,7 +25,9 @@ async def question(request: Request, limits: Limits) -> tuple[Question, list[byt
     """What is asked, and the images that it is asked about; a `Problem` where it is nothing."""
     packed = request.headers.get("content-encoding", "identity").strip().lower()
     if packed not in ("", "identity"):
-        raise Problem(415, f"the content encoding is {packed}; send the body as it is, without Content-Encoding")
+        raise Problem(
+            415, f"the content encoding is {packed}; send the body as it is, without Content-Encoding"
+        )
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == FORM:
         return await _form(request, limits)

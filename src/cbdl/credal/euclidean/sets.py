@@ -41,7 +41,7 @@ class DiagonalNormalCredalSet(CredalSet):
     loc, scale: (..., m, d), broadcast against each other; numpy or torch, answers in the same kind.
     samples:    draws of each extreme wherever there is no closed form, rounded up to a power of 2
     tolerance:  if given, the upper entropy and the distances draw more until their standard error is below it,
-    at most 131072 draws of each extreme; the error that is reported tells whether it was reached
+                at most 131072 draws of each extreme; the error that is reported tells whether it was reached
     seed:       of the nodes; the same seed gives the same answer, whatever else is in the batch
 
     >>> import numpy as np
