@@ -143,8 +143,8 @@ def _seconds(tables: dict[str, Runs]) -> list[Goal]:
 
 
 def _against_mlp(runs: Sequence[Runs]) -> list[Goal]:
-    """Error and NLL no worse than those of scikit-learn's network: table by table, where single small splits decide by a
-    row or two, and on average."""
+    """Error and NLL no worse than those of scikit-learn's network: table by table, where a row or two decide, and on
+    average."""
     counts, means = [], []
     for score, words, sign in (("rmse", "RMSE", 1), ("accuracy", "accuracy", -1), ("nll", "NLL", 1)):
         pairs = [pair for own in runs if (pair := own.pair(credal.NAME, peers.MLP, score)) is not None]
