@@ -21,9 +21,9 @@ ROWS = 8
 
 
 def answers(credal: CredalSet, alpha: float, method: str) -> dict[str, list[Any]]:
-    """Column by column: the decision (the best class in the worst case, or the mean of the centre), the region, its size
-    and its lower and upper probability, noise (aleatoric), ignorance (epistemic) and Monte Carlo floor in nats; for
-    classes also the bounds of every one."""
+    """Column by column: the decision (the best class in the worst case, or the mean of the centre), the region, its
+    size and its lower and upper probability, noise (aleatoric), ignorance (epistemic) and Monte Carlo floor in nats;
+    for classes also the bounds of every one."""
     if len(credal.batch_shape) > 1:
         raise ValueError(
             f"this is a batch of shape {credal.batch_shape}; a table has one row per set: take a batch (n,)"
