@@ -73,7 +73,7 @@ def test_distances_of_classes(kind):
     check_class_distance(kind, **({"order": 2.0} if kind == "renyi" else {}))
 
 
-LONG = {"images", "pancreas", "racing"}
+LONG = {"images", "pancreas", "racing", "tables"}
 """Studies that take seconds even so: their own tests run them, and check the report in the same way."""
 
 

@@ -284,13 +284,17 @@ def test_the_decision_is_the_rule_that_is_asked_for(place):
     for kind in ("kind", "value"):
         credal = cbdl.load(place / kind).predict(X, recipe.DRAWS)
         mean, _ = answered(place, kind, X.to_dict("list"), "--decision", "mean")
-        maximin, _ = answered(place, kind, X.to_dict("list"))
+        maximin, _ = answered(place, kind, X.to_dict("list"), "--decision", "maximin")
+        default, _ = answered(place, kind, X.to_dict("list"))
+        assert default == (maximin if kind == "kind" else mean)
         if kind == "kind":
             assert [row["decision"] for row in mean] == [LEVELS[j] for j in credal.center().argmax(-1)]
             best = credal.decide("maximin", single=True)
             assert [row["decision"] for row in maximin] == [LEVELS[j] for j in best]
         else:
             np.testing.assert_allclose([row["decision"] for row in mean], credal.mean().mean(1), rtol=1e-9)
+            best = credal.decide("maximin", single=True)
+            np.testing.assert_allclose([row["decision"] for row in maximin], best, rtol=1e-6)
 
 
 def test_ends_are_rounded_outwards_to_what_outcomes_can_be(place):

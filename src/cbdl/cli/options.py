@@ -209,8 +209,11 @@ Encoding = Annotated[
     ),
 ]
 Decision = Annotated[
-    DecisionName,
-    typer.Option(help="maximin: the best outcome in the worst case; mean: the likeliest class, or the mean."),
+    DecisionName | None,
+    typer.Option(
+        help="maximin: the best outcome in the worst case; mean: the likeliest class, or the mean. "
+        "[default: maximin of classes, mean of numbers]"
+    ),
 ]
 Unknown = Annotated[
     UnknownName, typer.Option(help="A word that was never seen: the hull over all known ones, or an error.")

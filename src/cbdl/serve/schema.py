@@ -73,7 +73,7 @@ class ClassAnswer(Uncertain):
 class NumberAnswer(Uncertain):
     """The answer for a row of a model of numbers."""
 
-    decision: Annotated[float, Field(description="The best outcome in the worst case.")]
+    decision: Annotated[float, Field(description="The mean of the centre of the set.")]
     region: Annotated[list[Ends], Field(description="Intervals that cover with probability 1 - alpha.")]
     interval: Annotated[Ends, Field(description="From the least to the largest of the region.")]
 

@@ -137,7 +137,8 @@ class Options:
     floor: bool = False
     """It costs about as much as all the rest."""
     keep: tuple[str, ...] = ()
-    decision: Decision = "maximin"
+    decision: Decision | None = None
+    """None: the best class in the worst case; of numbers the mean, as the estimators' `predict`."""
     unknown: Unknown = "hull"
     missing: Missing | None = None
     """None: "impute" if the model was trained so, else "hull"."""
@@ -361,12 +362,13 @@ def _of_sets(trained: Trained, credal: CredalSet, options: Options) -> dict[str,
     return answer
 
 
-def decisions(credal: CredalSet, rule: Decision) -> npt.NDArray[Any]:
+def decisions(credal: CredalSet, rule: Decision | None) -> npt.NDArray[Any]:
     """(rows,): the best outcome in the worst case, or the likeliest class or the mean of the centre of the set."""
-    if rule == "maximin":
-        return np.asarray(credal.decide("maximin", single=True))
     means = np.asarray(credal.mean()).mean(1)
-    return np.asarray(means.argmax(-1) if means.ndim > 1 else means)
+    classes = means.ndim > 1
+    if rule == "maximin" or (rule is None and classes):
+        return np.asarray(credal.decide("maximin", single=True))
+    return np.asarray(means.argmax(-1) if classes else means)
 
 
 def _probabilities(probs: Floats, classes: tuple[str, ...]) -> dict[str, Any]:

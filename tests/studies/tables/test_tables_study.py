@@ -17,6 +17,7 @@ from cbdl.studies.tables import STUDY, bde, credal, peers, regions, runs
 from cbdl.studies.tables.contestant import Contestant, Stopped, Task
 from cbdl.studies.tables.kept import Shelf
 from cbdl.studies.tables.sources import sources
+from protocols import check_report
 
 
 def quiet(text: str) -> None:
@@ -49,7 +50,7 @@ def context(folder, profile="smoke", only=()):
 def smoke(tmp_path_factory):
     """One run by the command line: exit code, numbers, what was noted, the folder."""
     folder = tmp_path_factory.mktemp("tables") / "report"
-    arguments = ("study", "tables", "--profile", "smoke", "--only", "iris,sine", "--out", folder, "--json")
+    arguments = ("study", "tables", "--profile", "smoke", "--out", folder, "--json")
     code, out, err = called(*arguments)
     return code, json.loads(out), err, folder, arguments
 
@@ -57,10 +58,8 @@ def smoke(tmp_path_factory):
 def test_the_command_writes_tables_figures_and_numbers(smoke):
     code, numbers, _, folder, _ = smoke
     assert code == 0
-    assert list(numbers) == ["iris", "sets", "foreign", "seconds", "sine", "goals"]
-    assert numbers == json.loads((folder / "numbers.json").read_text())
-    for name in numbers:
-        assert (folder / f"{name}.csv").exists()
+    assert list(numbers) == ["diabetes", "iris", "intervals", "sets", "foreign", "seconds", "sine", "goals"]
+    check_report(numbers, folder)
     assert (folder / "sets.png").exists()
     rows = numbers["iris"]["means"]
     assert {credal.NAME, credal.PLAIN, peers.MLP, peers.FOREST, peers.BOOSTING, peers.ENSEMBLE} <= set(rows)
@@ -75,7 +74,9 @@ def test_a_second_run_reads_what_is_kept_and_says_the_same(smoke, monkeypatch):
     code, out, err = called(*arguments)
     assert code == 0
     assert json.loads(out) == numbers
-    assert err.count("(kept)") == sum(len(own) for own in numbers["iris"]["splits"].values())
+    assert err.count("(kept)") == sum(
+        len(own) for table in ("diabetes", "iris") for own in numbers[table]["splits"].values()
+    )
 
 
 def test_another_name_is_refused_with_those_that_there_are(tmp_path):
