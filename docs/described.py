@@ -42,8 +42,10 @@ def shown(page: Path) -> Iterator[tuple[str, Callable[..., Any]]]:
         if kind != "module":
             yield name, found
         if members is not None and kind != "function":
-            wanted = members[1].replace(",", " ").split() or public(found)
-            for member in wanted:
+            stop = re.search(r":inherited-members:(.*)", options)
+            homes = [found] if stop is None else inherited(found, stop[1].strip())
+            wanted = members[1].replace(",", " ").split() or [n for home in homes for n in public(home)]
+            for member in dict.fromkeys(wanted):
                 value = inspect.getattr_static(found, member)
                 if callable(value) or isinstance(value, classmethod | staticmethod):
                     yield f"{name}.{member}", getattr(found, member)
@@ -54,6 +56,13 @@ def public(found: Any) -> list[str]:
     return [
         n for n, v in vars(found).items() if not n.startswith("_") and inspect.getdoc(getattr(found, n, v))
     ]
+
+
+def inherited(cls: type, stop: str) -> list[type]:
+    """The class and those of its bases in this package whose members a page shows with it: up to `stop`."""
+    names = [base.__name__ for base in cls.__mro__]
+    own = cls.__mro__[: names.index(stop) if stop else None]
+    return [base for base in own if base.__module__.split(".")[0] == cls.__module__.split(".")[0]]
 
 
 def fields(cls: type) -> dict[str, str]:

@@ -164,6 +164,27 @@ WITHOUT_EXAMPLE = {
 }
 
 
+CALLED = ("CBDL", "CredalClassifier", "CredalRegressor", "CategoricalCredalSet", "IntervalCredalSet")
+CALLED += ("NormalCredalSet", "MixtureCredalSet", "DiagonalNormalCredalSet")
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_every_method_that_a_user_calls_is_in_an_example(name):
+    """In its own docstring or in that of a class: there all questions are asked of one set, or of one model."""
+    cls = getattr(cbdl, name)
+    # what comes from elsewhere has its examples there
+    kin = [base for base in cls.__mro__ if base.__module__.startswith("cbdl.")]
+    own = {n: v for base in kin for n, v in vars(base).items() if n[0] != "_" and inspect.isroutine(v)}
+    line = cbdl.NormalCredalSet if name == "MixtureCredalSet" else None  # the same methods, asked of it
+    words = [v.__doc__ or "" for v in (*kin, *own.values(), *([line] if line else []))]
+    asked = set(
+        re.findall(r"\.(\w+)\(", "\n".join(re.findall(r"^ *(?:>>>|\.\.\.) .*$", "\n".join(words), re.M)))
+    )
+    # of predictions only: in the example of CBDL; what models call; what scikit-learn adds
+    others = {"decomposition", "with_origin", "set_fit_request", "set_score_request"}
+    assert sorted(own.keys() - asked - others) == []
+
+
 def test_whatever_a_user_calls_has_an_example():
     rooms = [cbdl, constructions, credal, data, engines, evaluate, likelihoods, nets, plots, priors, serve]
     rooms += [cbdl.baselines, cbdl.memory, cbdl.missing]

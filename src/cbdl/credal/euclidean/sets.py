@@ -51,6 +51,13 @@ class DiagonalNormalCredalSet(CredalSet):
     >>> u = cs.uncertainty()
     >>> float(np.round(u.epistemic, 4)), round(float(np.log(2)), 4)   # two far apart: one bit of ignorance
     (0.6931, 0.6931)
+    >>> from cbdl.credal import Box
+    >>> cs.probability(Box([-1, -1], [1, 1])).upper.round(4), cs.expectation(lambda y: y[..., 0]).upper.round(2)
+    (np.float64(0.4661), np.float64(9.0))
+    >>> cs.log_density([0, 0]).round(1), cs.lower_log_density([0, 0]).round(1), cs.upper_log_density([0, 0]).round(1)
+    (array([ -1.8, -42.3]), np.float64(-42.3), np.float64(-1.8))
+    >>> bool(cs.lower_density([0, 0]) < cs.upper_density([0, 0])), cs.sample(100).shape, cs.marginal(0).loc
+    (True, (100, 2, 2), array([0., 9.]))
     """
 
     def __init__(
