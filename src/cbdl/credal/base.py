@@ -72,9 +72,9 @@ class CredalSet(Batched):
     (True, 2)
     >>> cs.lower_probability([0, 2]).round(6), cs.upper_probability([0, 2]).round(6)
     (np.float64(0.2), np.float64(0.85))
-    >>> cs.lower_expectation([5, 0, 0]).round(6), cs.upper_expectation([5, 0, 0]).round(6)    # 5 if it is the first
+    >>> cs.lower_expectation([5, 0, 0]).round(6), cs.upper_expectation([5, 0, 0]).round(6)  # 5 if the first
     (np.float64(0.75), np.float64(4.0))
-    >>> cs.entropies().round(3), cs.lower_entropy().round(3), cs.upper_entropy().round(3)     # highest in between
+    >>> cs.entropies().round(3), cs.lower_entropy().round(3), cs.upper_entropy().round(3)  # highest within
     (array([0.613, 0.613]), np.float64(0.613), np.float64(0.857))
     >>> cs.uncertainty().epistemic.round(3), cs.generalized_hartley().round(3)
     (np.float64(0.244), np.float64(0.451))
