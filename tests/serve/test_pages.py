@@ -81,7 +81,7 @@ class Page:
     def count(self) -> int:
         return int(self.driver.execute_script("return document.getElementById('answer').dataset.count ?? 0"))
 
-    def wait(self, condition, seconds: float = 20.0) -> None:
+    def wait(self, condition, seconds: float = 60.0) -> None:
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, self.text("problem")
