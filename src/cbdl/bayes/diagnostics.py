@@ -330,7 +330,7 @@ def _advice(rows: list[Row], far: Tensor, chance: Tensor, continued: bool) -> li
         names = "; ".join(f"({row.member}) {row.rhat:.2f}" for row in apart[:4])
         messages.append(
             f"the chains of some members do not agree about predictions (R-hat): {names}. Each has found its own way "
-            "to explain the data; their average is used. Raise warmup and draws (steps of an estimator), or chains"
+            "to explain the data; predictions hold them all. Raise warmup and draws (steps of an estimator), or chains"
         )
     lost = [] if continued else [row.member for row in rows if row.at_prior > LEFT]
     if lost:

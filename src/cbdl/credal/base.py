@@ -314,8 +314,8 @@ class CredalSet(Batched):
         """(...,): the level at which the union region first holds the outcome y (...,); in R^d y is (..., d).
 
         level(y) = min_j P_j(outcomes that are more likely than y under P_j), from 0 at a mode of an extreme to 1:
-        y lies in the union region of 1 - alpha exactly if level(y) < 1 - alpha. On the line and for classes also
-        several outcomes per set, (..., n).
+        y lies in the union region of 1 - alpha exactly if level(y) < 1 - alpha. Of classes that are equally likely the
+        first counts as the more likely one. On the line and for classes also several outcomes per set, (..., n).
         """
         return self._border.out(-torch.expm1(self._log_survival(y)))
 
