@@ -24,6 +24,9 @@ html_css_files = ["wide.css"]
 html_title = "cbdl"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
+# these by their names: written out they fill lines
+NAMED = ("ArrayLike", "Gamble", "Event", "Views")
+autodoc_type_aliases = dict(zip(NAMED, NAMED, strict=True))
 autodoc_member_order = "bysource"
 autoclass_content = "both"
 
@@ -73,9 +76,14 @@ def plain(app, what, name, found, options, lines):
 
 def setup(app):
     import described
+    from sphinx.util.inspect import TypeAliasForwardRef
+
+    # "ArrayLike | None", not "TypeAliasForwardRef('ArrayLike') | None"
+    TypeAliasForwardRef.__repr__ = lambda self: self.name
 
     app.connect("autodoc-process-docstring", described.show_parameters)
     app.connect("autodoc-process-docstring", plain, priority=100)
+    app.connect("autodoc-process-signature", described.show_signature)
     app.connect("source-read", tidy)
     app.connect("builder-inited", prepare)
     app.connect("build-finished", redirect)

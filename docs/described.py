@@ -1,7 +1,8 @@
 """What the reference says of parameters: which there are on the page, and where each is described.
 
 A parameter is described by the docstring of its function or class, which speaks of it (`mentioned`), or, in a
-dataclass, by the string below the field. When the page is built, bullets and such strings become a list with types.
+dataclass, by the string below the field. When the page is built, bullets, definitions ("name: ...") and such strings
+become a list with types. Names with an underscore are nobody's business.
 """
 
 from __future__ import annotations
@@ -41,8 +42,10 @@ def shown(page: Path) -> Iterator[tuple[str, Callable[..., Any]]]:
         if kind != "module":
             yield name, found
         if members is not None and kind != "function":
-            wanted = members[1].replace(",", " ").split() or public(found)
-            for member in wanted:
+            stop = re.search(r":inherited-members:(.*)", options)
+            homes = [found] if stop is None else inherited(found, stop[1].strip())
+            wanted = members[1].replace(",", " ").split() or [n for home in homes for n in public(home)]
+            for member in dict.fromkeys(wanted):
                 value = inspect.getattr_static(found, member)
                 if callable(value) or isinstance(value, classmethod | staticmethod):
                     yield f"{name}.{member}", getattr(found, member)
@@ -53,6 +56,13 @@ def public(found: Any) -> list[str]:
     return [
         n for n, v in vars(found).items() if not n.startswith("_") and inspect.getdoc(getattr(found, n, v))
     ]
+
+
+def inherited(cls: type, stop: str) -> list[type]:
+    """The class and those of its bases in this package whose members a page shows with it: up to `stop`."""
+    names = [base.__name__ for base in cls.__mro__]
+    own = cls.__mro__[: names.index(stop) if stop else None]
+    return [base for base in own if base.__module__.split(".")[0] == cls.__module__.split(".")[0]]
 
 
 def fields(cls: type) -> dict[str, str]:
@@ -86,22 +96,26 @@ def undescribed(found: Callable[..., Any]) -> list[str]:
     if inspect.isclass(found):
         words += "\n" + (inspect.getdoc(found.__init__) or "")
         below = fields(found)
-    names = [p for p in inspect.signature(found).parameters if p not in ("self", "cls", "_")]
+    names = [p for p in inspect.signature(found).parameters if p not in ("self", "cls") and p[0] != "_"]
     return [name for name in names if name not in below and not mentioned(name, words)]
 
 
-BULLET = re.compile(r"- ((?:`\w+`, )*`\w+`)(?: [^:`]*)?: (.*)")
+ENTRIES = (
+    re.compile(r"- ((?:`\w+`, )*`\w+`)(?: [^:`]*)?: (.*)"),
+    re.compile(r"((?:\w+, )*\w+): +(\S.*)"),
+)
+"""How a docstring speaks of parameters: "- `alpha`: ..." and "alpha: ..."."""
 
 
 def as_fields(lines: list[str], names: Collection[str]) -> list[str]:
-    """A docstring's bullets of parameters, "- `alpha`: ...", as field lists, which pages show with types."""
+    """A docstring's entries about parameters as field lists, which pages show with types."""
     words, rest, spoken = dict[str, str](), list[str](), list[str]()
     for line in lines:
-        bullet = BULLET.match(line)
-        own = re.findall(r"`(\w+)`", bullet[1]) if bullet else []
-        if bullet and set(own) <= set(names):
+        entry = next((found for kind in ENTRIES if (found := kind.match(line))), None)
+        own = re.findall(r"\w+", entry[1]) if entry else []
+        if entry and set(own) <= set(names):
             spoken = own
-            words |= dict.fromkeys(own, bullet[2])
+            words |= dict.fromkeys(own, entry[2])
         elif spoken and line.startswith("  "):
             words |= {name: f"{words[name]} {line.strip()}" for name in spoken}
         else:
@@ -123,3 +137,10 @@ def show_parameters(app: object, what: str, name: str, found: Any, options: obje
         words = {field: text for field, text in fields(found).items() if field in names}
         made += [*(f":param {field}: {text}" for field, text in words.items()), ""]
     lines[:] = made
+
+
+def show_signature(
+    app: object, what: str, name: str, found: Any, options: object, signature: str | None, answer: str | None
+) -> tuple[str | None, str | None]:
+    """For `autodoc-process-signature`: without private parameters."""
+    return signature and re.sub(r", _\w+(?:=[^,)]*)?(?=[,)])", "", signature), answer

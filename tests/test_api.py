@@ -1,6 +1,7 @@
 """The reference lists every public name, and importing cbdl stays light."""
 
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 
 import cbdl
 from cbdl import constructions, credal, data, engines, evaluate, likelihoods, nets, plots, priors, serve
+from cbdl.bayes.diagnostics import Diagnostics
+from cbdl.bayes.plausible import Plausibility
 
 PAGE = Path(__file__).parent.parent / "docs" / "api.md"
 TEXT = PAGE.read_text()
@@ -94,9 +97,44 @@ def test_the_test_of_parameters_finds_one_that_is_not_described():
     assert len(SHOWN) > 250
 
 
+WITHIN = {"Learned", "Family", "Plan", "Prior", "AsIs"}
+"""What is handed on within the package, and what authors of parts find in CONTRIBUTING."""
+
+
+def answers(found) -> set[type]:
+    """The package's classes that a function or method says it answers with; of a class, its properties."""
+    functions = [found]
+    if inspect.isclass(found):
+        functions = [v.fget for n, v in vars(found).items() if isinstance(v, property) and n[0] != "_"]
+    said = set[type]()
+    for function in functions:
+        words = str(getattr(function, "__annotations__", {}).get("return", ""))
+        own = [vars(inspect.getmodule(function)).get(w) for w in re.findall(r"\w+", words)]
+        said |= {v for v in own if inspect.isclass(v) and v.__module__.startswith("cbdl.")}
+    return said
+
+
+def test_whatever_is_answered_with_is_in_the_reference_too():
+    shown = set(SHOWN.values()) | {found for _, found in described.shown(PAGE) if inspect.isclass(found)}
+    gone = {(v.__qualname__, n) for n, f in SHOWN.items() for v in answers(f) if v not in shown}
+    assert {pair for pair in gone if pair[0] not in WITHIN} == set()
+    assert Diagnostics in answers(cbdl.CBDL.diagnostics)
+    assert Plausibility in answers(cbdl.CBDL)
+
+
+def test_private_parameters_are_not_shown():
+    signature = "(mask, gap, _mask, _border=None, labels=None)"
+    assert described.show_signature(None, "class", "", None, None, signature, None) == (
+        "(mask, gap, labels=None)",
+        None,
+    )
+
+
 def test_bullets_and_fields_are_shown_as_parameters():
     lines = ["What it is.", "", "- `a`, `b`: words", "  and more", "- `c`: other", "", ">>> 1"]
-    shown = described.as_fields(lines, ["a", "b", "c"])
+    shown = described.as_fields([*lines, "d, e:  (n,) numbers", "       of them", "f: no"], "abcde")
+    assert ":param e: (n,) numbers of them" in shown
+    assert "f: no" in shown
     assert ":param a: words and more" in shown
     assert ":param b: words and more" in shown
     assert ":param c: other" in shown
@@ -124,6 +162,27 @@ WITHOUT_EXAMPLE = {
     # the network, a file of megabytes, a server, or a model with chains: the guides have them
     *("fetch", "read_cifar", "read_svhn", "application", "of_images", "run", "rhat", "available"),
 }
+
+
+CALLED = ("CBDL", "CredalClassifier", "CredalRegressor", "CategoricalCredalSet", "IntervalCredalSet")
+CALLED += ("NormalCredalSet", "MixtureCredalSet", "DiagonalNormalCredalSet")
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_every_method_that_a_user_calls_is_in_an_example(name):
+    """In its own docstring or in that of a class: there all questions are asked of one set, or of one model."""
+    cls = getattr(cbdl, name)
+    # what comes from elsewhere has its examples there
+    kin = [base for base in cls.__mro__ if base.__module__.startswith("cbdl.")]
+    own = {n: v for base in kin for n, v in vars(base).items() if n[0] != "_" and inspect.isroutine(v)}
+    line = cbdl.NormalCredalSet if name == "MixtureCredalSet" else None  # the same methods, asked of it
+    words = [v.__doc__ or "" for v in (*kin, *own.values(), *([line] if line else []))]
+    asked = set(
+        re.findall(r"\.(\w+)\(", "\n".join(re.findall(r"^ *(?:>>>|\.\.\.) .*$", "\n".join(words), re.M)))
+    )
+    # of predictions only: in the example of CBDL; what models call; what scikit-learn adds
+    others = {"decomposition", "with_origin", "set_fit_request", "set_score_request"}
+    assert sorted(own.keys() - asked - others) == []
 
 
 def test_whatever_a_user_calls_has_an_example():

@@ -4,10 +4,13 @@ import doctest
 import re
 from pathlib import Path
 
+import click
 import examples
 import pytest
+import typer
 
 import cbdl
+from cbdl.cli import app
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -73,6 +76,39 @@ def test_links_lead_somewhere(page):
         target = page if not path else (page.parent / path).resolve()
         assert target.exists() or "_gallery" in target.parts, link
         assert not anchor or anchor in anchors(target), link
+
+
+def options() -> dict[str, set[str]]:
+    """The options of every command, with those of its own commands."""
+    whole = typer.main.get_command(app)
+    context = click.Context(whole)
+
+    def own(command: click.Command) -> set[str]:
+        inner = [command.get_command(context, n) for n in getattr(command, "commands", ())]
+        return {o for p in command.params for o in (*p.opts, *p.secondary_opts)}.union(*map(own, inner))
+
+    return {name: own(whole.get_command(context, name)) for name in whole.list_commands(context)}
+
+
+def unknown(text: str, known: dict[str, set[str]]) -> list[str]:
+    """Options that commands in a text are given and do not have; what follows "There is no" is left out."""
+    text = text.replace("\\\n", " ")
+    calls = re.findall(r"(?<!There is no `)\bcbdl (\w+)([^\n`#]*)", text)
+    given = [
+        (name, o) for name, rest in calls if name in known for o in re.findall(r" (--[a-z][\w-]*)", rest)
+    ]
+    every = {"--help"}.union(*known.values())
+    alone = [("", o) for o in re.findall(r"`(--[a-z][\w-]*)", text)]
+    return [f"{name} {o}" for name, o in (*given, *alone) if o not in known.get(name, every)]
+
+
+def test_options_that_pages_name_exist():
+    known = options()
+    assert len(known) >= 9
+    pages = {name(page): unknown(page.read_text(), known) for page in [*PAGES, ROOT / "README.md"]}
+    assert {page: gone for page, gone in pages.items() if gone} == {}
+    assert unknown("cbdl fit a.csv --target y --bold", known) == ["fit --bold"]
+    assert unknown("with `--bold`", known) == [" --bold"]
 
 
 def test_every_page_is_in_a_table_of_contents():

@@ -67,15 +67,28 @@ class CBDL:
     >>> import numpy as np
     >>> import cbdl
     >>> X = np.linspace(-1, 1, 40)[:, None]
+    >>> y = X[:, 0] ** 2
     >>> model = cbdl.CBDL(
     ...     priors=[cbdl.priors.Normal(0, 1), cbdl.priors.Normal(0, 3)],
     ...     likelihoods=[cbdl.likelihoods.Normal(cbdl.nets.mlp(1, 1, hidden=(8,)), scale=0.1)],
     ...     method=cbdl.MeanField(epochs=20), verbose=False,
-    ... ).fit(X, X[:, 0] ** 2)
+    ... ).fit(X, y)
     >>> model
     CBDL(2 priors x 1 likelihood, MeanField, trained on 40 rows)
-    >>> model.predict(X[:3]).region(0.05).measure.shape
+    >>> prediction = model.predict(X[:3])
+    >>> prediction.region(0.05).measure.shape, prediction.decomposition().doubt.shape         # the latter by member
+    ((3,), (3, 2))
+    >>> model.predict_samples(X[:3], 10).shape, model.predict_missing([[np.nan]]).batch_shape
+    ((3, 2, 10), (1,))
+    >>> len(model.diagnostics()), model.left_out().score.shape, model.acquire(X, 5).shape
+    (2, torch.Size([40, 2]), (5,))
+    >>> model.calibrate(X, y, alpha=0.1).region(prediction).measure.shape
     (3,)
+    >>> model.conformity().region(prediction, 0.1).measure.shape
+    (3,)
+    >>> model = model.plausible(0.0).update(X, y).drop([(0, 0)])        # refuted members go, more data comes
+    >>> import tempfile
+    >>> model.save(tempfile.mkdtemp() + "/model")
     """
 
     def __init__(
@@ -342,6 +355,12 @@ class CBDL:
 
         - `X`: inputs (rows, ...), as in `fit`
         - `samples`: draws of the parameters behind a prediction
+
+        >>> import cbdl
+        >>> likelihoods = [cbdl.likelihoods.Categorical(cbdl.nets.mlp(1, 2))]
+        >>> model = cbdl.CBDL([cbdl.priors.Normal(0, 1)], likelihoods, cbdl.MeanField(epochs=1), verbose=False)
+        >>> model.fit([[0.0], [1.0]], [0, 1]).predict_draws([[0.5]], 10).shape
+        (1, 1, 10, 2)
         """
         if self.learned.space != "classes":
             raise ValueError(

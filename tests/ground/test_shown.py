@@ -96,6 +96,7 @@ def test_a_frame_has_the_answers(library):
     assert np.isnan(np.asarray(table["floor"])).all()
     line = LINE.to_frame(library=library)
     np.testing.assert_allclose(np.stack([line["lower"], line["upper"]]), LINE.region(0.05).hull())
+    np.testing.assert_allclose(line["decision"], LINE.mean().mean(1))
     assert len(SPACE[0].to_frame(library=library)) == 1
 
 

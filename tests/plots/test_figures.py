@@ -260,6 +260,31 @@ def test_what_cannot_be_drawn_is_refused_with_words(draw, words):
         draw()
 
 
+def test_legends_are_whole_and_nothing_is_above_an_accuracy_of_one():
+    """They stand above the axes, where the layout does not make room for their width."""
+    names = ("total", "aleatoric", "epistemic")
+    curves = {name: evaluate.rejection([1, 1, 0, 1], [0.1, 0.2, 0.9, 0.3], draws=0) for name in names}
+    kinds = {name: {"coverage": 0.95, "width": 2.0} for name in ("union", "lower-density", "minimal")}
+    drawn = plots.rejection(curves)
+    for ax in (
+        plots.intervals(cbdl.CategoricalCredalSet([[0.7, 0.2, 0.1], [0.55, 0.3, 0.15]]), alpha=0.3),
+        plots.coverage_width(kinds),
+        drawn,
+    ):
+        ax.figure.canvas.draw()
+        box, whole = ax.get_legend().get_window_extent(), ax.figure.bbox
+        assert whole.x0 <= box.x0 < box.x1 <= whole.x1
+        assert whole.y0 <= box.y0 < box.y1 <= whole.y1
+        pyplot.close(ax.figure)
+    assert max(tick for tick in drawn.get_yticks() if tick <= drawn.get_ylim()[1]) <= 1
+
+
+def test_marks_that_coincide_are_all_seen():
+    ax = plots.coverage_width({name: {"coverage": 0.95, "width": 2.0} for name in "abc"})
+    sizes = [c.lines[0].get_markersize() for c in ax.containers]
+    assert sizes == sorted(set(sizes), reverse=True)
+
+
 def test_series_differ_without_their_colours_and_colours_without_each_other():
     """Red- and green-blind eyes (the projections of Viénot, Brettel and Mollon, 1999) see no two series alike."""
     assert len({*style.MARKS}) == len({*map(str, style.STROKES)}) == len(style.COLOURS)

@@ -81,7 +81,7 @@ class Page:
     def count(self) -> int:
         return int(self.driver.execute_script("return document.getElementById('answer').dataset.count ?? 0"))
 
-    def wait(self, condition, seconds: float = 20.0) -> None:
+    def wait(self, condition, seconds: float = 60.0) -> None:
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, self.text("problem")
@@ -193,6 +193,10 @@ def test_a_form_moves_the_region_and_the_door_asks_for_the_token(driver, line, t
         page = Page(driver, url)
         door = driver.find_element("id", "token")
         page.wait(door.is_displayed)
+        assert page.text("problem") == "This service wants to know its token."
+        door.send_keys("wrong", Keys.ENTER)
+        page.wait(lambda: page.text("problem") == "That is not the token of this service.")
+        door.clear()
         door.send_keys("s3cret", Keys.ENTER)
         page.wait(lambda: page.count > 0)
         before, inside = page.text("region"), page.gauge("ignorance")

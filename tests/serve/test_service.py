@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import time
 from dataclasses import replace
@@ -15,6 +16,7 @@ from clients import ask, talk
 from prometheus_client.parser import text_string_to_metric_families
 
 from cbdl.serve import Limits, app, application
+from cbdl.serve.answers import NoAnswer
 from cbdl.serve.rows import encoded
 from cbdl.tables import answers
 from cbdl.tables.answers import Options
@@ -112,7 +114,16 @@ def test_requests_that_come_together_are_answered_together_and_each_gets_its_own
     assert len(batches) <= 4
 
 
-def test_one_request_without_an_answer_does_not_take_others_with_it(of_numbers):
+def test_one_request_without_an_answer_does_not_take_others_with_it(of_numbers, monkeypatch):
+    original = app.answer
+
+    def answer(trained, rows, options):
+        far = np.abs(rows.X).max(1) > 1e20  # as if nothing could be computed from it
+        if far.any():
+            raise NoAnswer(int(far.argmax()))
+        return original(trained, rows, options)
+
+    monkeypatch.setattr(app, "answer", answer)
     good, bad = {"x": 0.5, "day": "2024-03-04"}, {"x": 1e30, "day": "2024-03-04"}
 
     async def both(client):
@@ -163,7 +174,11 @@ def cell(value: str) -> str:
         (GOOD[:-1] + ', "draws": 0}', 422, "draws"),
         (GOOD[:-1] + ', "draws": 100000}', 422, "at most 512"),
         (GOOD[:-1] + ', "method": "best"}', 422, "method"),
-        (GOOD[:-1] + ', "more": 1}', 422, "more"),
+        (
+            GOOD[:-1] + ', "more": 1}',
+            422,
+            "more: a question has no such part; it may have rows, images, alpha",
+        ),
         (json.dumps({"rows": ROWS[:1] * 1001}), 413, "at most 1000"),
         (" " * ((4 << 20) + 1), 413, "larger than 4194304 bytes"),
     ],
@@ -187,11 +202,26 @@ def test_a_body_without_a_length_is_cut_off_too(of_classes):
 def test_only_json_is_read(service):
     assert ask(service, content=GOOD.encode(), headers={"Content-Type": "text/plain"}).status_code == 415
     assert ask(service, content=GOOD.encode()).status_code == 415
+    packed = ask(service, content=gzip.compress(GOOD.encode()), headers={**JSON, "Content-Encoding": "gzip"})
+    assert packed.status_code == 415
+    assert "content encoding is gzip; send the body as it is" in packed.json()["detail"]
+
+
+def test_head_is_get_without_its_body(of_classes):
+    async def visits(client):
+        paths = ("/", "/healthz", "/v1/model", "/v1/predict", "/static/page.js")
+        return [[await getattr(client, how)(path) for how in ("get", "head")] for path in paths]
+
+    for whole, head in talk(application(of_classes), visits):
+        assert head.status_code == whole.status_code
+        assert head.headers["content-length"] == whole.headers["content-length"] == str(len(whole.content))
+        assert head.content == b""
 
 
 def test_other_paths_and_methods_are_refused_in_the_same_form(service):
     assert ask(service, "/v2").json() == {"status": 404, "detail": "there is no such path; see /docs"}
     assert ask(service, "/v1/predict").json()["status"] == 405
+    assert ask(service, "/v1/model/").json()["status"] == 404
     assert ask(service, "/static/..%2Fapp.py").status_code == 404
 
 

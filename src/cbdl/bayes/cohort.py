@@ -33,8 +33,11 @@ class Member:
     """One (prior k, likelihood s) pair, and the seed of everything random about it."""
 
     k: int
+    """The place of its prior."""
     s: int
+    """The place of its likelihood."""
     seed: int
+    """Of everything random about it."""
     fold: int | None = None
     """The fold of the data that it does not see; None: it sees all."""
     chain: int = 0

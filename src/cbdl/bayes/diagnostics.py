@@ -56,6 +56,7 @@ class Row:
     """One member: figures a row of the data, in the user's units (nats)."""
 
     member: Member
+    """Which prior and which likelihood."""
     train_nll: float
     """Mean over rows and draws of -log p(y | x, theta)."""
     validation_nll: float
@@ -74,6 +75,7 @@ class Row:
     lost: int
     """Chains that failed and gave way to others."""
     epochs: int
+    """Passes over the data."""
     failed: str
     """What went wrong in training; empty if nothing did."""
 
@@ -83,6 +85,7 @@ class Diagnostics:
     """All members of a model, and how far they are from each other."""
 
     rows: tuple[Row, ...]
+    """One per member."""
     parameter_distance: Tensor
     """(m, m): root mean square over parameters of the 2-Wasserstein distance of the marginals, in units of the
     prior's scale; nan between members of different architectures."""
@@ -90,13 +93,14 @@ class Diagnostics:
     """(m, m): between mean predictions on training rows: total variation for classes, else the absolute difference in
     standard deviations of the noise; mean over rows."""
     warnings: tuple[str, ...]
+    """What is wrong, and what to do; each was given as a warning too."""
     plausibility: Plausibility | None = None
     """Which members the data refuted and why; None if nobody asked."""
 
     def drop(self, margin: float, on: str = "validation_nll") -> tuple[list[Row], list[Row]]:
         """Members to keep and to drop: those that failed or are more than `margin` nats worse than the best.
 
-        Says so by a warning; never silent.
+        Says so by a warning; never silent. `on` is the figure of a row that is compared.
         """
         value = [getattr(row, on) for row in self.rows]
         finite = [v for v, row in zip(value, self.rows, strict=True) if v == v and not row.failed]
@@ -326,7 +330,7 @@ def _advice(rows: list[Row], far: Tensor, chance: Tensor, continued: bool) -> li
         names = "; ".join(f"({row.member}) {row.rhat:.2f}" for row in apart[:4])
         messages.append(
             f"the chains of some members do not agree about predictions (R-hat): {names}. Each has found its own way "
-            "to explain the data; their average is used. Raise warmup and draws (steps of an estimator), or chains"
+            "to explain the data; predictions hold them all. Raise warmup and draws (steps of an estimator), or chains"
         )
     lost = [] if continued else [row.member for row in rows if row.at_prior > LEFT]
     if lost:

@@ -43,6 +43,7 @@ class Verdict:
     """One member: how well it predicts rows that it has not seen, and whether it stays."""
 
     member: Member
+    """Which prior and which likelihood."""
     score: float
     """Mean log predictive density of a row that was left out (nats)."""
     behind: float
@@ -52,6 +53,7 @@ class Verdict:
     plausibility: float
     """1 for the best member, near 0 for the refuted."""
     kept: bool
+    """Whether it stays."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Plausibility:
     alpha: float
     how: str
     verdicts: tuple[Verdict, ...]
+    """One per member."""
     edge: str = ""
     """Which end of the grid of priors the data ask to go beyond, and what to do; empty: none."""
 

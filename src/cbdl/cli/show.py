@@ -36,6 +36,9 @@ BETTER = (
 WIDE = 0.8
 """An interval of this share of all that training outcomes span says next to nothing."""
 
+MOST = 12
+"""Values of a setting that are shown; of more, how many there are."""
+
 
 def _console() -> Console:
     return Console(highlight=False, soft_wrap=False)
@@ -189,20 +192,27 @@ def _kind(column: Mapping[str, Any]) -> str:
 
 
 def spelled(described: Any) -> str:
-    """A part of a manifest in one line: its type and settings.
+    """A part of a manifest in one line: its type and settings; of many values, how many.
 
-    >>> spelled({"type": "Normal", "loc": 0.0, "scale": 2.0})
+    >>> spelled({"type": "prior.Normal", "loc": 0.0, "scale": 2.0})
     'Normal loc=0 scale=2'
+    >>> spelled({"name": "mlp", "hidden": [16, 16], "quantiles": [[], [0.5] * 32]})
+    'mlp hidden=16,16 quantiles=(32 values)'
     """
     if isinstance(described, Mapping):
         own = {k: v for k, v in described.items() if k not in ("type", "name")}
         settings = own.pop("settings", {})
         own |= settings if isinstance(settings, Mapping) else {}
-        name = described.get("name", described.get("type", ""))
-        return " ".join([str(name), *(f"{k}={spelled(v)}" for k, v in own.items())])
+        name = str(described.get("name", described.get("type", ""))).rpartition(".")[2]
+        return " ".join([name, *(f"{k}={spelled(v)}" for k, v in own.items())])
     if isinstance(described, list):
-        return ",".join(map(spelled, described))
+        count = _count(described)
+        return f"({count} values)" if count > MOST else ",".join(map(spelled, described))
     return f"{described:g}" if isinstance(described, float) else str(described)
+
+
+def _count(values: list[Any]) -> int:
+    return sum(_count(v) if isinstance(v, list) else 1 for v in values)
 
 
 def shortened(names: Sequence[str], most: int = 20) -> str:

@@ -30,6 +30,12 @@ def study(
         Path | None, typer.Option(help="The folder for the report. [default: results/NAME]")
     ] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Of images and racing: how many seeds, from --seed on. [default: as the profile]"
+        ),
+    ] = None,
     only: Annotated[
         str | None,
         typer.Option(help="Names with commas between them: only these of the study's tables or patients."),
@@ -56,7 +62,7 @@ def study(
         fail(f"--train is {train!r}, but {name} is not trained on a data set of images; leave it out", 2)
     some = [names for names in (only, None if train == "all" else train) if names is not None]
     chosen = [one.strip() for one in ",".join(some).split(",") if one.strip()]
-    run_study(name, profile.value, out or Path("results") / name, seed, as_json, chosen, track)
+    run_study(name, profile.value, out or Path("results") / name, seed, as_json, chosen, track, seeds)
 
 
 def run_study(
@@ -67,6 +73,7 @@ def run_study(
     as_json: bool,
     only: Sequence[str] = (),
     track: str | None = None,
+    seeds: int | None = None,
 ) -> None:
     """Run it, show its parts as they come, and write its report if there is a folder for it."""
     from cbdl.cli import show
@@ -74,6 +81,6 @@ def run_study(
 
     with reported(lambda: "No report was written."):
         quiet = (lambda part: None) if as_json else show.part
-        numbers = run(find(name), profile, out, seed, note, quiet, only, track)
+        numbers = run(find(name), profile, out, seed, note, quiet, only, track, seeds)
         if as_json:
             print_json(numbers)

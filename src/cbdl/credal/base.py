@@ -64,12 +64,34 @@ Average: TypeAlias = "Array | CredalSet | DiagonalMixture"
 class CredalSet(Batched):
     """The convex hull of finitely many distributions. Batch dimensions come first.
 
+    All kinds of set answer the same questions:
+
     >>> import cbdl
-    >>> two = cbdl.NormalCredalSet(loc=[1.0, 2.0], scale=[1.0, 1.0])
-    >>> isinstance(two, CredalSet), two.num_extremes
+    >>> cs = cbdl.CategoricalCredalSet([[0.8, 0.15, 0.05], [0.15, 0.8, 0.05]])
+    >>> isinstance(cs, CredalSet), cs.num_extremes
     (True, 2)
-    >>> [round(float(bound(lambda y: y)), 6) for bound in (two.lower_expectation, two.upper_expectation)]
-    [1.0, 2.0]
+    >>> cs.lower_probability([0, 2]).round(6), cs.upper_probability([0, 2]).round(6)
+    (np.float64(0.2), np.float64(0.85))
+    >>> cs.lower_expectation([5, 0, 0]).round(6), cs.upper_expectation([5, 0, 0]).round(6)  # 5 if the first
+    (np.float64(0.75), np.float64(4.0))
+    >>> cs.entropies().round(3), cs.lower_entropy().round(3), cs.upper_entropy().round(3)  # highest within
+    (array([0.613, 0.613]), np.float64(0.613), np.float64(0.857))
+    >>> cs.uncertainty().epistemic.round(3), cs.generalized_hartley().round(3)
+    (np.float64(0.244), np.float64(0.451))
+    >>> bool(cs.entropy_bounds()[1] >= cs.upper_entropy()), bool(cs.abstain(phi=0.7))
+    (True, False)
+    >>> cs.region(0.2).mask, cs.level(2).round(6), cs.log_survival(2).round(3)
+    (array([ True,  True, False]), np.float64(0.95), np.float64(-2.996))
+    >>> cs.region_at_level(0.85).mask, cs.decide("maximin")
+    (array([ True,  True, False]), array([ True,  True, False]))
+    >>> cs.mean().shape, cs.center(), cs.average([1, 0]), cs.point().num_extremes
+    ((2, 3), array([0.475, 0.475, 0.05 ]), array([0.8 , 0.15, 0.05]), 1)
+    >>> cs.extremes(), cs.reduce().num_extremes
+    (array([ True,  True]), 2)
+    >>> bool(cs.contains([0.5, 0.45, 0.05])), cs.distance([0.4, 0.4, 0.2], "tv").round(3)
+    (True, np.float64(0.15))
+    >>> cs.with_labels(["cat", "dog", "elk"]).to_frame(alpha=0.2, library="pandas")["set"].tolist()
+    [['cat', 'dog']]
     """
 
     # --- what each kind of space supplies, as float64 tensors ------------------------------------------
@@ -292,8 +314,8 @@ class CredalSet(Batched):
         """(...,): the level at which the union region first holds the outcome y (...,); in R^d y is (..., d).
 
         level(y) = min_j P_j(outcomes that are more likely than y under P_j), from 0 at a mode of an extreme to 1:
-        y lies in the union region of 1 - alpha exactly if level(y) < 1 - alpha. On the line and for classes also
-        several outcomes per set, (..., n).
+        y lies in the union region of 1 - alpha exactly if level(y) < 1 - alpha. Of classes that are equally likely the
+        first counts as the more likely one. On the line and for classes also several outcomes per set, (..., n).
         """
         return self._border.out(-torch.expm1(self._log_survival(y)))
 

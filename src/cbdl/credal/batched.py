@@ -117,7 +117,7 @@ class Batched(ABC):
         return self._labels
 
     def with_labels(self, labels: Sequence[str] | None) -> Self:
-        """The same set with names for its classes, which questions may then use, as in P("cat")."""
+        """The same set with `labels` for its classes, which questions may then use, as in P("cat"); None: without."""
         names = None if labels is None else check_labels(labels)
         if names is not None and len(names) != self._classes:
             what = "outcomes that are no classes" if self._classes is None else f"{self._classes} classes"

@@ -21,23 +21,26 @@ ROWS = 8
 
 
 def answers(credal: CredalSet, alpha: float, method: str) -> dict[str, list[Any]]:
-    """Column by column: the decision, the region, its size and its lower and upper probability, noise (aleatoric),
-    ignorance (epistemic) and Monte Carlo floor in nats; for classes also the bounds of every one."""
+    """Column by column: the decision (the best class in the worst case, or the mean of the centre), the region, its
+    size and its lower and upper probability, noise (aleatoric), ignorance (epistemic) and Monte Carlo floor in nats;
+    for classes also the bounds of every one."""
     if len(credal.batch_shape) > 1:
         raise ValueError(
             f"this is a batch of shape {credal.batch_shape}; a table has one row per set: take a batch (n,)"
         )
     region, split = credal.region(alpha, method), credal.uncertainty()
     floor = credal.floor
-    chosen = listed(credal.decide("maximin", single=True), credal.batch_shape)
-    labels = credal.labels
+    bounds, labels, batch = credal._class_bounds(), credal.labels, credal.batch_shape
+    chosen = listed(
+        credal.decide("maximin", single=True) if bounds else credal.mean().mean(len(batch)), batch
+    )
     return {
         "decision": chosen if labels is None else [labels[int(j)] for j in chosen],
         **region.columns(),
-        **credal._class_bounds(),
-        "aleatoric": listed(split.aleatoric, credal.batch_shape),
-        "epistemic": listed(split.epistemic, credal.batch_shape),
-        "floor": [float("nan")] * len(chosen) if floor is None else listed(floor, credal.batch_shape),
+        **bounds,
+        "aleatoric": listed(split.aleatoric, batch),
+        "epistemic": listed(split.epistemic, batch),
+        "floor": [float("nan")] * len(chosen) if floor is None else listed(floor, batch),
     }
 
 

@@ -115,7 +115,7 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
         return self.conformity_.region(averaged(sets), alpha)
 
     def save(self, path: str | Path) -> None:
-        """Write the estimator as a folder; `load` reads it back, and `cbdl.load` the model in it."""
+        """Write the estimator as the folder `path`; `load` reads it back, and `cbdl.load` the model in it."""
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
         own = {
@@ -133,7 +133,10 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
     def load(
         cls, path: str | Path, *, architectures: Sequence[Architecture] | None = None, device: Any = "cpu"
     ) -> Self:
-        """The estimator in the folder `path`. `architectures` that are functions are not in it: give them again."""
+        """The estimator in the folder `path`. `architectures` that are functions are not in it: give them again.
+
+        - `device`: where it computes
+        """
         own = store.read_manifest(path)["extra"].get("estimator")
         if not isinstance(own, dict) or own.get("kind") != cls.__name__:
             kind = own.get("kind") if isinstance(own, dict) else "model that no estimator saved"

@@ -51,8 +51,15 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
     >>> clf = CredalClassifier(steps=200, plausible=0, random_state=0).fit(X[::2], y[::2])
     >>> bool(clf.score(X[1::2], y[1::2]) > 0.9)
     True
+    >>> clf.predict(X[:2]), clf.predict_proba(X[:2]).shape
+    (array([0, 0]), (2, 3))
     >>> clf.predict_set(X[:2], alpha=0.05).shape, clf.predict_credal(X[:2])
     ((2, 3), CategoricalCredalSet(batch_shape=(2,), num_extremes=12, num_classes=3))
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp() + "/iris"
+    >>> clf.calibrate(X[1::2], y[1::2]).save(folder)
+    >>> CredalClassifier.load(folder).predict(X[:2])
+    array([0, 0])
     """
 
     classes_: NDArray[Any]

@@ -48,6 +48,13 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
     >>> lower, upper = reg.predict_interval([[0.0], [9.0]])
     >>> bool(upper[1] - lower[1] > 3 * (upper[0] - lower[0]))      # it was never trained at 9
     True
+    >>> reg.predict(X[:2]).shape, reg.predict_credal(X[:2]).batch_shape
+    ((2,), (2,))
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp() + "/sine"
+    >>> reg.calibrate(X, np.sin(X[:, 0])).save(folder)
+    >>> CredalRegressor.load(folder).predict(X[:2]).shape
+    (2,)
     """
 
     _target_checks: ClassVar[dict[str, Any]] = {"multi_output": True, "y_numeric": True}

@@ -35,12 +35,12 @@ class Conformity:
     how: str = "held-out outcomes"
 
     def needed(self, alpha: float) -> float:
-        """log(1 - level) that a share of 1 - alpha of fresh outcomes needs; -inf if only the whole space will do."""
+        """log(1 - level) that a share of 1 - `alpha` of fresh outcomes needs; -inf if only the whole space will do."""
         order, place = self._place(alpha)
         return -math.inf if place == len(order) else float(self.log_survival[order[place]])
 
     def enough(self, alpha: float) -> bool:
-        """Whether there are enough outcomes to tell a share of 1 - alpha: 1 / alpha - 1 or more."""
+        """Whether there are enough outcomes to tell a share of 1 - `alpha`: 1 / alpha - 1 or more."""
         order, place = self._place(alpha)
         return place < len(order)
 
@@ -55,7 +55,7 @@ class Conformity:
         return order, int(np.searchsorted(total, rank - 1e-9))
 
     def region(self, prediction: CredalSet, alpha: float) -> Region:
-        """The credal region of new predictions at the level that covers 1 - alpha; at level 1 - alpha, the plain
+        """The credal region of a new `prediction` at the level that covers 1 - `alpha`; at level 1 - alpha, the plain
         one, where there are too few outcomes to know better."""
         if not self.enough(alpha):
             return prediction.region(alpha)
@@ -100,14 +100,18 @@ class Comparison:
     """One region beside others: its mean size and, where outcomes are given, how many of them it holds."""
 
     name: str
+    """Of the region."""
     size: float
+    """Mean over rows."""
     coverage: float | None
+    """The share of outcomes that it holds; None without any."""
 
 
 @dataclass(frozen=True, repr=False)
 class Calibration:
     """What `CBDL.calibrate` learned: the level that regions must have to cover with 1 - alpha.
 
+    alpha:           regions are to cover with 1 - alpha
     credal, average: the levels for the credal set and for its centre of gravity; infinite if there were too few
                      calibration points for this alpha, so that only the whole space covers
     points:          calibration points
@@ -122,15 +126,15 @@ class Calibration:
     average_log_survival: float
 
     def region(self, prediction: CredalSet) -> Region:
-        """The conformalised credal region of new predictions."""
+        """The conformalised credal region of a new `prediction`."""
         return prediction.region_at_level(log_survival=self.credal_log_survival)
 
     def average_region(self, prediction: CredalSet) -> Region:
-        """The conformal region of the averaged predictive."""
+        """The conformal region of the average of a `prediction`."""
         return prediction.point().region_at_level(log_survival=self.average_log_survival)
 
     def compare(self, prediction: CredalSet, y: ArrayLike | None = None) -> list[Comparison]:
-        """The plain credal region and the two conformal ones: mean sizes, and coverage of `y`."""
+        """The plain credal region of a `prediction` and the two conformal ones: mean sizes, and coverage of `y`."""
         regions = {
             "credal": prediction.region(self.alpha),
             "conformal average": self.average_region(prediction),

@@ -34,13 +34,14 @@ def crps(credal: CredalSet, y: ArrayLike) -> Floats:
     loc, scale, weight = _mixture(credal)
     outcome = _outcomes(y, len(loc))
     step = max(1, MEMORY // (8 * loc.shape[-1] ** 2 * 4))
-    parts = []
+    # made before the large temporaries: a small answer after each of them would keep the heap from being used again
+    score = torch.empty_like(outcome)
     for a in range(0, len(loc), step):
         m, s, w = (x[a : a + step] for x in (loc, scale, weight))
         near = (w * _absolute(outcome[a : a + step, None] - m, s.square())).sum(-1)
         spread = _absolute(m[:, :, None] - m[:, None], s.square()[:, :, None] + s.square()[:, None])
-        parts.append(near - ((spread @ w.unsqueeze(-1)).squeeze(-1) * w).sum(-1) / 2)
-    return np.asarray(torch.cat(parts).clamp_min(0))
+        score[a : a + step] = near - ((spread @ w.unsqueeze(-1)).squeeze(-1) * w).sum(-1) / 2
+    return np.asarray(score.clamp_min_(0))
 
 
 def log_density_loss(credal: CredalSet, y: ArrayLike) -> Floats:

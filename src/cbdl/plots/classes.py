@@ -181,7 +181,7 @@ def intervals(
     sets = over_classes(credal)
     one_set(sets)
     names = names_of(sets, labels)
-    ax = axes_for(ax, (max(3.6, min(0.5 * len(names) + 1.6, 12.0)), 3.2))
+    ax = axes_for(ax, (max(4.4, min(0.5 * len(names) + 1.6, 12.0)), 3.2))
     low, high = numbers(sets.lower_probabilities()), numbers(sets.upper_probabilities())
     place = np.arange(len(names))
     inside = np.ones(len(names), dtype=bool)
@@ -225,7 +225,7 @@ def intervals(
 def _said(alpha: float | None, inside: bool) -> str:
     if alpha is None:
         return "lower to upper"
-    return f"in the {1 - alpha:.3g} region" if inside else "outside of it"
+    return f"in the {1 - alpha:.3g} region" if inside else "outside"
 
 
 def _rgb(colour: str) -> tuple[float, float, float]:

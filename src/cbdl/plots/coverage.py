@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cbdl.plots.results import column, rows_of
 from cbdl.plots.style import axes_for, legend, looks
 
@@ -16,9 +18,10 @@ def coverage_width(
 ) -> Axes:
     """Coverage upwards, the width (or size) of regions across, a mark per row of the table: upper left is best.
 
-    table: names to rows with "coverage" and "width" or "size"; also a list of rows, what a `Calibration` compares, or a
-    data frame. The dotted line is the coverage that was asked for, 1 - alpha.
+    The dotted line is the coverage that was asked for, 1 - alpha.
 
+    - `table`: names to rows with "coverage" and "width" or "size"; also a list of rows, what a `Calibration` compares,
+      or a data frame
     - `ax`: the Axes to draw on; None makes new ones
     - `alpha`: 1 - alpha was asked for; None: no line
     - `log`: whether widths are on a logarithmic axis
@@ -56,8 +59,10 @@ def coverage_efficiency(table: Any, ax: Axes | None = None) -> Axes:
 
 
 def _marks(ax: Axes, rows: list[dict[str, Any]], across: str) -> None:
-    """A mark per row, with bars where numbers come with an interval; the legend beside the axes if they are many."""
-    for look, row in zip(looks(), rows, strict=False):
+    """A mark per row, with bars where numbers come with an interval; the legend beside the axes if they are many.
+
+    Later marks are smaller, so that those that coincide are all seen."""
+    for look, size, row in zip(looks(), np.linspace(10, 5, len(rows)), rows, strict=False):
         x, y = row[across], row["coverage"]
         ax.errorbar(
             float(x),
@@ -65,7 +70,7 @@ def _marks(ax: Axes, rows: list[dict[str, Any]], across: str) -> None:
             xerr=_bar(x),
             yerr=_bar(y),
             fmt=look.mark,
-            ms=7,
+            ms=size,
             color=look.colour,
             elinewidth=0.9,
             ls="none",

@@ -43,10 +43,12 @@ def band(
 ) -> Axes:
     """A regression over one input: what every member expects, the regions of 1 - alpha, and where ignorance is.
 
-    x: (n,) the input of each set, ascending; credal: a batch (n,) on the line. Lines are the members' means; the band
-    is the union region, dashes enclose the minimal one. The shade behind is the epistemic uncertainty: none at the
-    least, full at the most. `data`: (x, y) of training rows, drawn as dots.
+    Lines are the members' means; the band is the union region, dashes enclose the minimal one. The shade behind is the
+    epistemic uncertainty: none at the least, full at the most.
 
+    - `x`: (n,) the input of each set, ascending
+    - `credal`: a batch (n,) on the line
+    - `data`: (x, y) of training rows, drawn as dots
     - `ax`: the Axes to draw on; None makes new ones
     - `alpha`: the regions cover 1 - alpha
     - `minimal`: whether the minimal region is drawn

@@ -50,10 +50,12 @@ def traces(
 ) -> Axes:
     """What every chain predicts for one input, draw by draw: chains that have mixed look alike and show no trend.
 
-    x: one input, (features,) or (1, features); `members`: places of the members to show, None: all. For classes the
-    probability of class `output`; for numbers the expected outcome. A colour per member, a stroke per chain.
+    For classes the probability of one; for numbers the expected outcome. A colour per member, a stroke per chain.
 
     - `model`: a trained `cbdl.CBDL`
+    - `x`: one input, (features,) or (1, features)
+    - `members`: places of the members to show; None: all
+    - `output`: which class, or which of several numbers
     - `ax`: the Axes to draw on; None makes new ones
 
     >>> import numpy as np

@@ -81,8 +81,10 @@ def rejection(curves: Rejection | Mapping[str, Rejection], ax: Axes | None = Non
         ax.plot(curve.rejected, curve.accuracy, color=look.colour, ls=look.stroke, lw=1.4, label=label)
     for start in {round(float(curve.accuracy[0]), 12) for curve in known.values()}:
         ax.axhline(start, color="0.4", lw=0.8, ls=":")
-    ax.set(xlabel="share of rows rejected", ylabel="accuracy on the rest", xlim=(0, 1), ylim=(None, 1.005))
-    legend(ax, loc="lower right")
+    ax.set(xlabel="share of rows rejected", ylabel="accuracy on the rest", xlim=(0, 1))
+    bottom, top = ax.get_ylim()
+    ax.set_ylim(bottom, min(top, 1 + 0.02 * (1 - bottom)))  # a line at 1 is seen whole; nothing is above it
+    legend(ax, ncols=2)
     return ax
 
 

@@ -34,7 +34,7 @@ much of the uncertainty is noise (aleatoric) and how much ignorance (epistemic).
 REFUSALS = {
     401: "The token is missing or wrong.",
     413: "The body is too large, or has too many rows.",
-    415: "The body is not said to be JSON, or a form with images.",
+    415: "The body is not said to be JSON, or a form with images; or it is compressed.",
     422: "The question cannot be answered as it is asked.",
     429: "Too many rows wait already.",
     503: "The answer took too long, or the service is stopping.",
@@ -112,7 +112,13 @@ def application(trained: Trained | CBDL, limits: Limits | None = None, token: st
         await batches.stop()
 
     app = FastAPI(
-        title="cbdl", version=version("cbdl"), description=ABOUT, lifespan=life, docs_url=None, redoc_url=None
+        title="cbdl",
+        version=version("cbdl"),
+        description=ABOUT,
+        lifespan=life,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,  # behind a proxy they lead to where nobody is
     )
     app.add_middleware(Guard, measures=measures, token=token)
     app.add_exception_handler(Problem, _refuse)

@@ -1,4 +1,6 @@
-"""What every request passes: the token, the clock, and headers that keep a browser from doing more than it should."""
+"""What every request passes: the token, the clock, and headers that keep a browser from doing more than it should.
+
+HEAD is answered as GET is, without the body."""
 
 from __future__ import annotations
 
@@ -41,12 +43,16 @@ class Guard:
             await self._app(scope, receive, send)
             return
         start, status = time.perf_counter(), 0
+        head = scope["method"] == "HEAD"
+        scope = {**scope, "method": "GET"} if head else scope
 
         async def reply(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message.get("headers", ()), *HEADERS]
+            elif head:
+                message = {**message, "body": b""}
             await send(message)
 
         try:

@@ -13,7 +13,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from cbdl.serve.images import unpacked
 from cbdl.serve.limits import Limits
 from cbdl.serve.problems import Problem
-from cbdl.serve.schema import Question, checked
+from cbdl.serve.schema import Question, checked, mistake
 from cbdl.serve.schema import question as read
 
 JSON, FORM = "application/json", "multipart/form-data"
@@ -23,6 +23,11 @@ FIELDS = 16
 
 async def question(request: Request, limits: Limits) -> tuple[Question, list[bytes]]:
     """What is asked, and the images that it is asked about; a `Problem` where it is nothing."""
+    packed = request.headers.get("content-encoding", "identity").strip().lower()
+    if packed not in ("", "identity"):
+        raise Problem(
+            415, f"the content encoding is {packed}; send the body as it is, without Content-Encoding"
+        )
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == FORM:
         return await _form(request, limits)
@@ -72,6 +77,4 @@ def _asked(form: FormData, files: list[bytes]) -> Question:
         # the words of a form are all text; strict types are for JSON
         return Question.model_validate({**fields, "images": [""] * len(files)}, strict=False)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise Problem(422, f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
+        raise Problem(422, mistake(error)) from None

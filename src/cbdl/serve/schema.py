@@ -126,7 +126,7 @@ def question(body: bytes, limits: Limits) -> Question:
     try:
         asked = Question.model_validate_json(body)
     except ValidationError as error:
-        raise Problem(422, _words(error)) from None
+        raise Problem(422, mistake(error)) from None
     return checked(asked, limits)
 
 
@@ -145,7 +145,7 @@ def checked(asked: Question, limits: Limits) -> Question:
     return asked
 
 
-def _words(error: ValidationError) -> str:
+def mistake(error: ValidationError) -> str:
     """The first thing that is wrong, and where."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place = first["loc"]
@@ -156,6 +156,8 @@ def _words(error: ValidationError) -> str:
     if place[:1] == ("rows",) and len(place) == 2:
         return f"rows[{place[1]}] must be an object with a value for every column"
     where = ".".join(map(str, place)) or "the body"
+    if first["type"] == "extra_forbidden":
+        return f"{where}: a question has no such part; it may have {', '.join(Question.model_fields)}"
     return f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}"
 
 

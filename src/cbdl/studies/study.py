@@ -35,6 +35,12 @@ class Context:
     """Which of the study's `choices` are asked for; empty: all."""
     track: str | None = None
     """The race track that the user names: a file, a folder, or a name; None: the study's own."""
+    seeds: int | None = None
+    """How many seeds the user asks for; None: as many as the profile has."""
+
+    def repetitions(self, own: int) -> range:
+        """The seeds of a run, from `seed` on; `own` are as many as the profile has."""
+        return range(self.seed, self.seed + (own if self.seeds is None else self.seeds))
 
     def wants(self, name: str) -> bool:
         """Whether `name` is asked for."""
@@ -53,6 +59,8 @@ class Study:
     """What a run may be confined to, by name."""
     on_a_track: bool = False
     """Whether the user may name a race track."""
+    repeated: bool = False
+    """Whether it is run with several seeds, and tells the spread over them."""
 
 
 def find(name: str) -> Study:
@@ -72,11 +80,12 @@ def run(
     show: Callable[[Part], None] = lambda part: None,
     only: Sequence[str] = (),
     track: str | None = None,
+    seeds: int | None = None,
 ) -> dict[str, Any]:
     """All parts one after the other, each shown as soon as it is there; then the report in the folder `out`.
 
     Returns the numbers of every part. `note` hears what is being done; `only` picks some of the study's choices;
-    `track` names the race track of a study that is run on one.
+    `track` names the race track of a study that is run on one; `seeds` is how many seeds a study that is repeated has.
     """
     if profile not in study.profiles:
         raise UsageError(
@@ -87,25 +96,29 @@ def run(
         raise UsageError(
             f"track is {track!r}, but {study.name} is not run on a race track; leave --track out"
         )
+    if seeds is not None and not study.repeated:
+        raise UsageError(f"seeds is {seeds}, but {study.name} is run with one seed; leave --seeds out")
     folder = None if out is None else Path(out)
     if folder is not None:
         report.check(folder)
     parts: list[Part] = []
-    for part in study.parts(Context(profile, seed, folder, note, tuple(only), track)):
+    for part in study.parts(Context(profile, seed, folder, note, tuple(only), track, seeds)):
         parts.append(part)
         show(part)
     if folder is not None:
         settings = {"study": study.name, "profile": profile, "seed": seed}
-        page = report.write(
-            folder, study.summary, parts, note, _command(study, profile, folder, seed, only), settings
-        )
+        command = _command(study, profile, folder, seed, only, seeds)
+        page = report.write(folder, study.summary, parts, note, command, settings)
         note(f"\nReport: {page}")
     return {part.name: part.numbers for part in parts}
 
 
-def _command(study: Study, profile: Profile, folder: Path, seed: int, only: Sequence[str]) -> str:
+def _command(
+    study: Study, profile: Profile, folder: Path, seed: int, only: Sequence[str], seeds: int | None
+) -> str:
     """What to type for the same report."""
     some = f" --only {','.join(only)}" if only else ""
+    some += "" if seeds is None else f" --seeds {seeds}"
     return f"cbdl study {study.name} --profile {profile} --seed {seed}{some} --out {shlex.quote(folder.name)}"
 
 

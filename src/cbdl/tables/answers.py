@@ -43,8 +43,11 @@ class Trained:
     """A model that was trained from a table, and what its columns mean."""
 
     model: CBDL
+    """The networks."""
     target: Target
+    """What is predicted: its name, and its classes if it has some."""
     columns: tuple[Column, ...]
+    """What it is predicted from."""
     conformity: Mapping[Form, Conformity] = field(default_factory=dict)
     """The levels of calibrated regions, for predictives of each form; none if the model was not calibrated."""
     imputed: bool = False
@@ -54,6 +57,7 @@ class Trained:
 
     @classmethod
     def load(cls, folder: str | Path) -> Trained:
+        """The model that `cbdl fit` wrote as `folder`."""
         extra = described(folder)
         if "columns" not in extra:
             raise TableError(f"{folder} was not trained from a table; use it from Python: cbdl.load")

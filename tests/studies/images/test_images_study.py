@@ -70,13 +70,14 @@ def test_ours_knows_what_is_foreign_and_the_papers_variance_falls_with_doubt(smo
         assert foreign["EBNN label"][rows]["aleatoric"] > foreign["EBNN label"]["clean"]["aleatoric"]
 
 
-def test_the_temperature_is_that_of_mean_field_members_alone():
+def test_temperature_and_dropout_are_those_of_their_own_members():
     """So that another one trains nobody else anew: what members are kept by names how they were trained."""
     plan = PLANS["cpu"]
     for source, own in plan.trainings.items():
-        assert plan.training(source, "mean field") == own
-        for line_up in set(LINE_UPS) - {"mean field"}:
-            assert plan.training(source, line_up) == replace(own, temperature=1.0)
+        plain = replace(own, temperature=1.0, dropout=0.1)
+        own_of = {"mean field": {"temperature": own.temperature}, "dropout": {"dropout": own.dropout}}
+        for line_up in LINE_UPS:
+            assert plan.training(source, line_up) == replace(plain, **own_of.get(line_up, {}))
     assert plan.training("cifar", "mean field").temperature < 1
 
 

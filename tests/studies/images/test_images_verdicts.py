@@ -1,14 +1,18 @@
 """Claims and goals of the image study are computed from what was measured, and from nothing else."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from calls import called
 from cbdl.studies.images import published, verdicts
 from cbdl.studies.images.lines import CBDL, EBNN, ENSEMBLE, LINES, OURS, Said
 from cbdl.studies.images.measures import area, curve, detection
 from cbdl.studies.images.runs import Result
 from cbdl.studies.images.sources import SEVERITIES, SOURCES
 from cbdl.studies.images.tables import Table
+from cbdl.studies.study import Context
 
 
 def numbers(source, auroc, area):
@@ -107,3 +111,12 @@ def test_several_seeds_show_their_spread():
     assert own.auroc(SOURCES["mnist"], "svhn", OURS) == pytest.approx(0.97)
     assert own.deviation(SOURCES["mnist"], "svhn", OURS, "epistemic") == pytest.approx(0.02 / np.sqrt(2))
     assert Table(tuple(seeds[:1])).deviation(SOURCES["mnist"], "svhn", OURS, "epistemic") is None
+
+
+def test_seeds_that_are_asked_for_are_those_from_the_first_on(tmp_path):
+    asked = Context("cpu", 3, None, print, seeds=2)
+    assert list(asked.repetitions(1)) == [3, 4]
+    assert list(replace(asked, seeds=None).repetitions(1)) == [3]
+    code, _, err = called("study", "demo", "--profile", "smoke", "--seeds", "2", "--out", tmp_path / "x")
+    assert code == 2
+    assert "demo is run with one seed; leave --seeds out" in err

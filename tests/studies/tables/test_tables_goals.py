@@ -101,3 +101,5 @@ def test_the_network_of_scikit_learn_must_be_beaten_on_every_table():
     assert value(reached, "tables with accuracy").reached
     assert value(reached, "tables with NLL").value == 1
     assert not value(reached, "tables with NLL").reached
+    assert value(reached, "accuracy better").value == pytest.approx(0.1)
+    assert value(reached, "NLL better").value == pytest.approx(0.0)

@@ -61,6 +61,10 @@ class CategoricalCredalSet(CredalSet):
     >>> u = cs.uncertainty(base="classes")
     >>> print(f"total {u.total:.3f} = aleatoric {u.aleatoric:.3f} + epistemic {u.epistemic:.3f}")
     total 0.735 = aleatoric 0.493 + epistemic 0.242
+    >>> cs.lower_probabilities(), cs.upper_probabilities()
+    (array([0.5 , 0.2 , 0.03, 0.01, 0.01]), array([0.7 , 0.3 , 0.15, 0.05, 0.05]))
+    >>> cs.maximal_imprecision().round(6), cs.average_uncertainty().mutual_information.round(3)
+    (np.float64(0.2), np.float64(0.034))
     """
 
     def __init__(self, probs: ArrayLike) -> None:

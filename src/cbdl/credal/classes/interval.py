@@ -61,6 +61,10 @@ class IntervalCredalSet(CredalSet):
     (0.8, 1.0297)
     >>> cs.region(0.2, "minimal").mask
     array([ True,  True, False])
+    >>> cs.lower_probabilities(), cs.upper_probabilities()
+    (array([0.5, 0.1, 0. ]), array([0.9, 0.4, 0.2]))
+    >>> cs.hull().num_extremes, cs.intersection_probability().round(3)
+    (5, array([0.678, 0.233, 0.089]))
     """
 
     def __init__(self, lower: ArrayLike, upper: ArrayLike) -> None:

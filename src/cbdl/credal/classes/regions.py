@@ -53,6 +53,11 @@ class ClassRegion(Region):
     level:             (...,) the level attained: the lower probability, at least 1 - alpha - slack
     gap:               (...,) every region of the level has at least measure - gap classes: 0 proves that
                        `measure` is minimal. Methods other than "minimal" prove nothing and say -1
+    labels:            the names of the classes, if the set knows them
+
+    >>> from cbdl import CategoricalCredalSet
+    >>> CategoricalCredalSet([[0.7, 0.2, 0.1], [0.6, 0.3, 0.1]]).region(0.1).mask
+    array([ True,  True, False])
     """
 
     mask: Array

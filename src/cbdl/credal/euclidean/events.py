@@ -110,7 +110,11 @@ class HalfSpace:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Lower and upper value over the hull with the standard error of each (0 where exact); the batch shape."""
+    """Lower and upper value over the hull, with errors; all have the batch shape.
+
+    lower, upper:             over all distributions of the hull
+    lower_error, upper_error: the standard error of each; 0 where it is exact
+    """
 
     lower: Array
     upper: Array

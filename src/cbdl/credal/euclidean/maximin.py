@@ -33,7 +33,12 @@ class Maximin:
 
 @dataclass(frozen=True)
 class MaximinPoint:
-    """point (..., d), the log of its lower density (...,), and `gap`: no other point exceeds it by more."""
+    """The point of highest lower density.
+
+    point:       (..., d) where it is
+    log_density: (...,) the log of its lower density
+    gap:         (...,) no other point exceeds that by more
+    """
 
     point: Array
     log_density: Array

@@ -41,7 +41,7 @@ class DiagonalNormalCredalSet(CredalSet):
     loc, scale: (..., m, d), broadcast against each other; numpy or torch, answers in the same kind.
     samples:    draws of each extreme wherever there is no closed form, rounded up to a power of 2
     tolerance:  if given, the upper entropy and the distances draw more until their standard error is below it,
-    at most 131072 draws of each extreme; the error that is reported tells whether it was reached
+                at most 131072 draws of each extreme; the error that is reported tells whether it was reached
     seed:       of the nodes; the same seed gives the same answer, whatever else is in the batch
 
     >>> import numpy as np
@@ -51,6 +51,13 @@ class DiagonalNormalCredalSet(CredalSet):
     >>> u = cs.uncertainty()
     >>> float(np.round(u.epistemic, 4)), round(float(np.log(2)), 4)   # two far apart: one bit of ignorance
     (0.6931, 0.6931)
+    >>> from cbdl.credal import Box
+    >>> cs.probability(Box([-1, -1], [1, 1])).upper.round(4), cs.expectation(lambda y: y[..., 0]).upper.round(2)
+    (np.float64(0.4661), np.float64(9.0))
+    >>> cs.log_density([0, 0]).round(1), cs.lower_log_density([0, 0]).round(1), cs.upper_log_density([0, 0]).round(1)
+    (array([ -1.8, -42.3]), np.float64(-42.3), np.float64(-1.8))
+    >>> bool(cs.lower_density([0, 0]) < cs.upper_density([0, 0])), cs.sample(100).shape, cs.marginal(0).loc
+    (True, (100, 2, 2), array([0., 9.]))
     """
 
     def __init__(

@@ -59,6 +59,11 @@ class LineRegion(Region):
 
     All but `intervals` are computed before the ends are rounded to float64, so they hold also for a scale of
     1e-8 at a location of 1e6.
+
+    >>> from cbdl import NormalCredalSet
+    >>> NormalCredalSet([-5.0, 5.0], [1.0, 1.0]).region(0.05).intervals.round(2)
+    array([[-6.96, -3.04],
+           [ 3.04,  6.96]])
     """
 
     intervals: Array

@@ -116,15 +116,15 @@ class _Line(CredalSet):
         return self._border.out(self._at(y, _cdf).amax(-1))
 
     def log_density(self, y: ArrayLike) -> Array:
-        """(..., m) or (..., n, m): log p_j(y) of each extreme, finite also where p_j underflows."""
+        """(..., m) or (..., n, m): log p_j(y) of each extreme at `y`, finite also where p_j underflows."""
         return self._border.out(self._at(y, _log_density))
 
     def lower_density(self, y: ArrayLike) -> Array:
-        """inf over the hull of p(y). Paper: definition "choq_int_and_cvx_lp"."""
+        """inf over the hull of p(y), at `y`. Paper: definition "choq_int_and_cvx_lp"."""
         return self._border.out(self._at(y, _log_density).amin(-1).exp())
 
     def upper_density(self, y: ArrayLike) -> Array:
-        """sup over the hull of p(y). Paper: definition "choq_int_and_cvx_lp"."""
+        """sup over the hull of p(y), at `y`. Paper: definition "choq_int_and_cvx_lp"."""
         return self._border.out(self._at(y, _log_density).amax(-1).exp())
 
     def _at(self, y: ArrayLike, function: Callable[[Tensor, Extremes], Tensor]) -> Tensor:
@@ -157,6 +157,8 @@ class _Line(CredalSet):
 
         H(lower P) is the integral of -log(upper density) with respect to the lower probability, H(upper P)
         that of -log(lower density) with respect to the upper one. Paper: theorem "thm_rem_bounds_entropy".
+
+        - `base`: the unit of entropy: None for nats, 2 for bits
         """
         lower, upper = entropy_bounds_on_line(self._flat())
         unit, out = self._unit(base), self._border.out
@@ -192,6 +194,8 @@ class _Line(CredalSet):
         `method`: "union" of the highest density regions of the extremes, "lower-density", or "minimal" (the
         shortest). The paper expects "lower-density" to be tighter than "union"; it need not be, see
         `cbdl.credal.line.regions`. Paper: definitions "ihdr-def" and "hdr-def".
+
+        - `alpha`: 1 - alpha is the probability to cover, between 0 and 1
         """
         flat = self._flat()
         intervals, level, gap = line_region(flat, check_alpha(alpha), method)
@@ -229,7 +233,7 @@ class _Line(CredalSet):
     def contains(self, p: Distribution) -> Array:
         """(...,) bool: whether p is a mixture of the extremes.
 
-        p is (loc, scale) of a Normal, (loc, scale, weights) of a mixture with its components last, or a credal
+        `p` is (loc, scale) of a Normal, (loc, scale, weights) of a mixture with its components last, or a credal
         set with one extreme.
         """
         target = self._target(p)
@@ -253,7 +257,7 @@ class _Line(CredalSet):
         return target_parameters(p, self._batch, self._device)
 
     def sample(self, n: int, seed: int = 0) -> Array:
-        """(n, ..., m): n independent draws from each extreme."""
+        """(n, ..., m): `n` independent draws from each extreme, by `seed`."""
         loc, scale, weights = self._line
         generator = torch.Generator().manual_seed(seed)
         flat = weights.reshape(-1, weights.shape[-1]).cpu()
@@ -277,6 +281,12 @@ class NormalCredalSet(_Line):
     (0.6247, 0.9545)
     >>> cs.region(0.05).intervals.round(2)
     array([[-2.92,  4.92]])
+    >>> cs.cdf(0.0).round(3), cs.lower_cdf(0.0).round(3), cs.upper_cdf(0.0).round(3)
+    (array([0.5  , 0.309]), np.float64(0.309), np.float64(0.5))
+    >>> cs.log_density(0.0).round(3), cs.lower_density(0.0).round(3), cs.upper_density(0.0).round(3)
+    (array([-0.919, -1.737]), np.float64(0.176), np.float64(0.399))
+    >>> cs.variance(), cs.maximal_imprecision().round(3), cs.sample(100).shape
+    (array([1., 4.]), np.float64(0.39), (100, 2))
     """
 
     def __init__(self, loc: ArrayLike, scale: ArrayLike) -> None:

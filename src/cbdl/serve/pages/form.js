@@ -50,7 +50,7 @@ function field(column, index, changed) {
   const id = `column-${index}`;
   const { control, output, read } = KINDS[column.kind](column, id);
   const gone = element("input", { type: "checkbox", id: `${id}-unknown` });
-  const range = column.range ? ` (training data: ${shown(column.range[0])} to ${shown(column.range[1])})` : "";
+  const range = column.range ? ` (most training rows: ${shown(column.range[0])} to ${shown(column.range[1])})` : "";
   const row = element("div", { class: "field" });
   row.append(
     element("label", { for: id }, column.name), output, control,

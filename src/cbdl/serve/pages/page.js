@@ -70,7 +70,9 @@ function setOptions() {
 
 function start() {
   const what = model.task === "classification" ? `one of ${model.classes.length} classes` : "a number";
-  at("about").textContent = `A credal set of ${model.members.length} Bayesian networks that predicts ${model.target}, ${what}, from ${model.columns.length ? `${model.columns.length} columns` : "a picture"}.`;
+  const many = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
+  const whence = model.columns.length ? many(model.columns.length, "column") : "a picture";
+  at("about").textContent = `A credal set of ${many(model.members.length, "Bayesian network")} that predicts ${model.target}, ${what}, from ${whence}.`;
   const most = model.task === "classification" ? Math.log(model.classes.length) : 10;
   at("phi").max = most.toFixed(2);
   at("phi").value = model.task === "classification" ? 0.3 * most : 5;

@@ -27,6 +27,8 @@ export async function fetched(path, body) {
   } catch {
     throw new Refused(0, "The service does not answer; is it still running?");
   }
+  // the service's own words are for programs
+  if (response.status === 401) throw new Refused(401, token ? "That is not the token of this service." : "This service wants to know its token.");
   const content = await response.json().catch(() => ({}));
   if (!response.ok) throw new Refused(response.status, content.detail ?? `The service answers ${response.status}.`);
   return content;

@@ -51,4 +51,5 @@ STUDY = Study(
     ("smoke", "cpu", "paper"),
     parts,
     choices=(*SOURCES, *map(runs.choice, LINE_UPS)),
+    repeated=True,
 )

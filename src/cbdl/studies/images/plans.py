@@ -19,9 +19,12 @@ class Plan:
     workers: int = 1
 
     def training(self, source: str, line_up: LineUp) -> Training:
-        """How the members of a line-up are trained; the temperature is that of mean-field members alone."""
+        """How the members of a line-up are trained; what others alone have is as by default, so that a change of it
+        trains nobody else anew."""
         own = self.trainings[source]
-        return own if line_up == "mean field" else replace(own, temperature=1.0)
+        if line_up != "mean field":
+            own = replace(own, temperature=Training.temperature)
+        return own if line_up == "dropout" else replace(own, dropout=Training.dropout)
 
 
 _GREY = Training("lenet", 6, 2e-3)

@@ -86,7 +86,7 @@ def chosen(context: Context) -> tuple[list[Source], str]:
 def results(context: Context, plan: Plan, sources: Sequence[Source]) -> Iterator[Result]:
     """Source by source, from what is kept or run now."""
     for source in sources:
-        for seed in range(context.seed, context.seed + plan.seeds):
+        for seed in context.repetitions(plan.seeds):
             yield _result(context, plan, source, seed)
 
 

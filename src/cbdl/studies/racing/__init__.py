@@ -115,4 +115,5 @@ STUDY = Study(
     parts,
     choices=(TRACK, SECONDS, *SPLITS),
     on_a_track=True,
+    repeated=True,
 )

@@ -71,7 +71,7 @@ def cases(context: Context, plan: Plan) -> Iterator[tuple[Case, LineUp | None]]:
     for split in SPLITS:
         if not context.wants(split) or not plan.line_ups[split]:
             continue
-        for seed in range(context.seed, context.seed + plan.seeds):
+        for seed in context.repetitions(plan.seeds):
             for setting in ("in", "out"):
                 case = Case(split, setting, seed)
                 yield from ((case, line_up) for line_up in (*plan.line_ups[split], None))
