@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from scipy import integrate, special, stats
 
 from cbdl.credal.line.entropy import entropies, entropies_and_upper
+from cbdl.credal.line.even import MOST, even_grid, nodes
 from cbdl.credal.line.grids import graded, of_each, sampled_each, values_of_each
 from cbdl.credal.line.minimal import _prepare
 from cbdl.credal.line.mixture import Extremes, piece_masses
 from cbdl.credal.line.quintic import mass, quintic
 from cbdl.credal.line.sketch import sketched
-from cbdl.credal.line.spectrum import MOST, even_grid, frequencies
 from trials import trials
 
 f64 = torch.float64
@@ -130,17 +130,17 @@ def test_the_upper_entropy_of_even_grids_is_that_of_panels(seed, spread):
     from cbdl.credal.line.entropy import _upper_on_panels
 
     sets = sets_of(seed, sets=3, spread=spread)
-    assert (frequencies(sets) <= MOST).all()
+    assert (nodes(sets) <= MOST).all()
     _, _, best = entropies_and_upper(sets)
     value, gap, _, error = _upper_on_panels(sets)
     assert ((best.value - value).abs() <= best.gap + gap + best.error + error + 1e-12).all()
     assert (best.gap < 1e-9).all()
 
 
-def test_densities_from_frequencies_integrate_to_one_and_are_right_to_rounding_of_the_highest():
+def test_densities_on_even_grids_integrate_to_one_and_are_right_to_rounding_of_the_highest():
     sets = sets_of(6, sets=4)
-    F = int(frequencies(sets).max())
-    grid = even_grid(sets, F, 2)
+    N = int(nodes(sets).max())
+    grid = even_grid(sets, N, 2)
     torch.testing.assert_close(
         (grid.p * grid.weight[:, None]).sum(-1), torch.ones(4, 3, dtype=f64), rtol=0, atol=1e-14
     )

@@ -1,4 +1,4 @@
-"""The quick ways on the line against numpy, scipy and the general ways: regions of one interval, even grids, intervals."""
+"""Quick ways on the line against numpy, scipy and the general ways: regions of one interval, even grids, the start."""
 
 from __future__ import annotations
 
@@ -107,7 +107,9 @@ def test_shapes_on_the_edge_are_left_to_the_general_way_or_right():
 def test_components_of_no_weight_and_far_places_do_not_matter():
     loc, scale, weights = shapes(4, count=100, M=4)
     _, _, plain = regions(loc, scale, weights, 0.05)
-    more = [np.concatenate([x, np.full((100, 1), v)], 1) for x, v in ((loc, 1e8), (scale, 1e-9), (weights, 0))]
+    more = [
+        np.concatenate([x, np.full((100, 1), v)], 1) for x, v in ((loc, 1e8), (scale, 1e-9), (weights, 0))
+    ]
     _, _, single = regions(*more, 0.05)
     assert torch.equal(plain.rows, single.rows)
     assert torch.allclose(plain.low, single.low, rtol=1e-12, atol=1e-12)
@@ -129,7 +131,9 @@ def test_even_grids_hold_the_densities():
         for row in (0, 23):
             grid = even_grid(sets[row : row + 1], int(size[row]), over)
             y = start[row] + grid.step[0] * grid.unit[0] * torch.arange(grid.p.shape[-1], dtype=f64)
-            exact = density(y.numpy()[None].repeat(3, 0), loc[row], scale[row], weights[row]) * float(grid.unit[0])
+            exact = density(y.numpy()[None].repeat(3, 0), loc[row], scale[row], weights[row]) * float(
+                grid.unit[0]
+            )
             assert grid.p[0].numpy() == pytest.approx(exact, abs=2e-14)
             assert grid.p[0].sum(-1) * grid.step[0] == pytest.approx(np.ones(3), abs=1e-13)
 
@@ -145,19 +149,22 @@ def test_even_grids_hold_the_densities():
 def shortest(loc, scale, weights, alpha):
     """The length of the shortest interval that all mixtures (m, M) cover, by scipy."""
 
+    def missed(b, j, room):
+        return (weights[j] * stats.norm.sf((b - loc[j]) / scale[j])).sum() - room
+
     def end(a):
-        mass = (weights * stats.norm.sf((a - loc) / scale)).sum(-1) - (1 - alpha)
-        if mass.min() <= 0:
+        room = (weights * stats.norm.sf((a - loc) / scale)).sum(-1) - (1 - alpha)
+        if room.min() <= 0:
             return 60.0
-        return max(
-            optimize.brentq(lambda b: (w * stats.norm.sf((b - m) / s)).sum() - rest, a, 60, xtol=1e-13)
-            for m, s, w, rest in zip(loc, scale, weights, mass, strict=True)
-        )
+        return max(optimize.brentq(missed, a, 60, (j, room[j]), xtol=1e-13) for j in range(len(loc)))
 
     grid = np.linspace(-6, 3, 60)
     best = int(np.argmin([end(a) - a for a in grid]))
     inner = optimize.minimize_scalar(
-        lambda a: end(a) - a, bounds=(grid[best - 1], grid[best + 1]), method="bounded", options={"xatol": 1e-10}
+        lambda a: end(a) - a,
+        bounds=(grid[best - 1], grid[best + 1]),
+        method="bounded",
+        options={"xatol": 1e-10},
     )
     return inner.fun
 
@@ -167,7 +174,8 @@ def test_the_minimal_region_of_sets_that_overlap_is_the_shortest_interval():
     loc = rng.normal(0, 0.4, (24, 3, 1)) + rng.normal(0, 0.2, (24, 3, 4))
     scale, weights = rng.uniform(0.7, 1.2, (24, 3, 4)), rng.dirichlet(np.ones(4), (24, 3))
     r = MixtureCredalSet(loc, scale, weights).region(0.1, "minimal")
-    assert (r.gap <= 1e-10 * r.measure).all() and np.isnan(r.intervals[:, 1:]).all()
+    assert (r.gap <= 1e-10 * r.measure).all()
+    assert np.isnan(r.intervals[:, 1:]).all()
     for row in range(4):
         assert r.measure[row] == pytest.approx(shortest(loc[row], scale[row], weights[row], 0.1), rel=1e-8)
     # The start is near the end, so that a few steps are enough.

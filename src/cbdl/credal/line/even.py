@@ -95,7 +95,7 @@ def on_even_grids(
     where: list[Tensor] = []
     parts: list[tuple[Tensor, ...]] = []
     for N, rows in _groups(size, _SPARE // (over * sets.loc[0].numel())):
-        for some in rows.split(max(1, _MEMORY // (8 * over * N * sets.m))):
+        for some in torch.split(rows, max(1, _MEMORY // (8 * over * N * sets.m))):
             parts.append(function(even_grid(sets[some], N, over)))
             where.append(some)
     back = torch.cat(where).argsort()

@@ -130,7 +130,9 @@ def _rows(values: Tensor, index: Tensor) -> Tensor:
 def _cubic(values: Tensor, slope: Tensor, cell: Tensor, share: Tensor, width: Tensor) -> Tensor:
     """(B, I, m): values (B, N, m) within cells (B, I), from their slopes at the nodes."""
     ends = [_rows(t, k) for t in (values, slope) for k in (cell, cell + 1)]
-    return _hermite(share[..., None], ends[0], ends[1], ends[2] * width[..., None], ends[3] * width[..., None])
+    return _hermite(
+        share[..., None], ends[0], ends[1], ends[2] * width[..., None], ends[3] * width[..., None]
+    )
 
 
 def _hermite(t: Tensor, y0: Tensor, y1: Tensor, d0: Tensor, d1: Tensor) -> Tensor:
@@ -142,7 +144,7 @@ def _hermite(t: Tensor, y0: Tensor, y1: Tensor, d0: Tensor, d1: Tensor) -> Tenso
 
 
 def _prices(density: Tensor, payers: Tensor) -> Tensor:
-    """(B, m): lambda of the two who pay (B, 2) with q = 1 at both ends, from p (B, 2, m) there; of one if they agree."""
+    """(B, m): lambda of the two who pay (B, 2) with q = 1 at both ends, from p (B, 2, m) there; or of one."""
     (ja, ka), (jb, kb) = (density[:, side].gather(1, payers).unbind(-1) for side in (0, 1))
     across = ja * kb - ka * jb
     first, second = (kb - ka) / across, (ja - jb) / across

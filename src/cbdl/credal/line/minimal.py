@@ -108,10 +108,7 @@ def minimal_region(sets: Extremes, alpha: float) -> tuple[Intervals, Tensor, Ten
 def _optimum(sets: Extremes, alpha: float) -> tuple[Ends, Tensor, Tensor]:
     """Region, lambda and gap: of sets whose region is one interval from the shortest of these, of others in general."""
     shared = _prepare(sets, min(alpha, START))
-    if LEAST <= alpha <= START:
-        state = _from_interval(shared)
-    else:
-        state = _general(shared, alpha)
+    state = _from_interval(shared) if LEAST <= alpha <= START else _general(shared, alpha)
     region = widened(sets, alpha, state.region)
     return region, state.prices, (region.measure(len(sets)) - state.bound).clamp_min(0)
 

@@ -41,7 +41,7 @@ _FEW = 800
 _LARGE = 1 << 24
 """Bytes of all terms of the mixtures that are worked on at a time."""
 _SLOPE, _BEND, _LOG = 1e-4, 1e-3, 1e-3
-"""What p' / p, p'' / p and bounds of log p may be off by in single precision and the least scale, with room to spare."""
+"""What p' / p, p'' / p and bounds of log p may be off by in single precision and the least scale, and more."""
 _HALVINGS, _DEPTH, _STEPS = 7, 12.0, 2
 """Halvings of the levels that come into question, from the highest so far down; steps on the polynomials."""
 _ROUNDS, _TRIES = 3, 3
@@ -99,7 +99,7 @@ def single_regions(mix: Mixtures, log_alpha: Tensor) -> Single:
             continue  # they go with those that are larger by a block
         blocks[rows] = math.inf
         chunk = max(1, _LARGE // (4 * BLOCK * (size + 2) * mix.loc.shape[1]))
-        for some in rows.split(even_step(len(rows), chunk)):
+        for some in torch.split(rows, even_step(len(rows), chunk)):
             if len(some):
                 part, here = mix[some], span[some]
                 start = _start(part, here, size, log_alpha[some])
@@ -133,7 +133,7 @@ class _Rough:
     bend: Tensor
 
     def edges(self, level: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(B,) bool: whether {p >= level} is one interval for certain; and the cells (B, 2) where it starts and ends."""
+        """(B,) bool: whether {p >= level} is surely one interval; and the places (B, 2) before and after its ends."""
         above, below, rising, falling = self._cells(level)
         edge, inside = ~above & ~below, ~below
         start, end = edge & rising, edge & falling
@@ -162,7 +162,8 @@ class _Rough:
         rising = up[:, :-1] & up[:, 1:] & ~(dips & hill[:, :-1] & bowl[:, 1:])
         falling = down[:, :-1] & down[:, 1:] & ~(dips & bowl[:, :-1] & hill[:, 1:])
         # Beyond the outermost locations p is monotone.
-        rising[:, :BLOCK], falling[:, :BLOCK], rising[:, -BLOCK:], falling[:, -BLOCK:] = True, False, False, True
+        rising[:, :BLOCK], falling[:, :BLOCK] = True, False
+        rising[:, -BLOCK:], falling[:, -BLOCK:] = False, True
         left, right, bow = logp[:, :-1], logp[:, 1:], width.square() / 8
         tangent = torch.minimum(left + 0.5 * width * slope[:, :-1], right - 0.5 * width * slope[:, 1:]) - bow
         least, most = torch.minimum(left, right), torch.maximum(left, right)
