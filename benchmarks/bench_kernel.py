@@ -173,9 +173,9 @@ def rows() -> list[Row]:
     what = f"{SETS} sets, m={MEMBERS}, M={DRAWS}"
     try:
         return [
-            *line(what, (1, 0.25, 1.3, 1.3)),
-            *line(f"{what}, draws that spread by 2", (0.65, 0.12, 0.6, 0.4), spread=2.0),
-            *line(f"{what}, one scale per member", (0.8, 0.18, 1.3, 1.4), scales=1),
+            *line(what, (1.2, 0.4, 1.3, 2.5)),
+            *line(f"{what}, draws that spread by 2", (0.8, 0.12, 0.6, 0.45), spread=2.0),
+            *line(f"{what}, one scale per member", (1, 0.3, 1.3, 2.4), scales=1),
             *classes(),
             *memory(),
             *space(),
