@@ -118,15 +118,16 @@ def _from_interval(shared: _Shared) -> State:
     state, likely = shortest_interval(sketched(shared.grid, shared.values, shared.alpha))
     # What a few others want is mostly one gap, or one more interval: they go along.
     few = MANY * int((~likely).sum()) <= len(likely)
-    missed = torch.ones_like(likely)
-    rows = torch.arange(len(likely), device=likely.device)[likely | few]
+    usable = likely | (torch.isfinite(state.prices).all(-1) & few)
+    missed, rows = torch.ones_like(likely), usable.nonzero()[:, 0]
     if 2 * len(rows) >= len(likely):  # else the general way has as many steps to take as for all
         some, missed[rows] = _try(shared[rows], state.take(rows), FIRST, rounds=1)
         state = state.put(rows, some)
-    rows = missed.nonzero()[:, 0]
+    rows = (missed & usable).nonzero()[:, 0]
     if few and len(rows):
-        some, left = _try(shared[rows], state.take(rows), cut=CUT)
-        state, rows = state.put(rows, some), rows[left]
+        some, missed[rows] = _try(shared[rows], state.take(rows), cut=CUT)
+        state = state.put(rows, some)
+    rows = missed.nonzero()[:, 0]
     return state.put(rows, _general(shared[rows], shared.alpha)) if len(rows) else state
 
 
