@@ -1,6 +1,6 @@
 """Seconds and memory of a default fit against rows, members and chains: `python -m benchmarks.scaling`.
 
-Every fit is a process of its own, so that its memory is its own. Ten features, Friedman's function.
+Every fit is a process of its own, so that its memory is its own, with one thread. Ten features, Friedman's function.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from dataclasses import asdict, dataclass
 FIT = """
 import json, sys, time, warnings
 from dataclasses import replace
+import torch
 from sklearn.datasets import make_friedman1
 from cbdl import CredalRegressor, engines, priors, recipe
 warnings.simplefilter("ignore")
+torch.set_num_threads(1)
 own = json.loads(sys.argv[1])
 X, y = make_friedman1(own["rows"] or 50, 10, noise=1.0, random_state=0)
 method = replace(recipe.method(recipe.steps(own["rows"], "regression")), chains=own["chains"])

@@ -199,3 +199,18 @@ def test_the_minimal_region_does_not_depend_on_the_company():
     rows = range(0, 15, 2)
     alone = [MixtureCredalSet(loc[i], 0.8).region(0.05, "minimal").measure for i in rows]
     assert together.measure[rows] == pytest.approx(np.array(alone), rel=1e-9)
+
+
+def test_the_region_at_the_level_of_an_outcome_holds_it():
+    """Ends of regions that are one interval are moved outwards as far as rounding may be: the outcome is the end."""
+    loc, scale, weights = shapes(5, count=400)
+    cs = MixtureCredalSet(loc[:, None], scale[:, None], weights[:, None])
+    rng = np.random.default_rng(5)
+    y = (weights * loc).sum(-1) + 2 * rng.normal(size=400) * (weights * scale).sum(-1)
+    survival = cs.log_survival(y)
+    mix = mixtures(*(torch.tensor(x, dtype=f64) for x in (loc, scale, weights)))
+    rows = single_regions(mix, torch.as_tensor(survival)).rows.numpy()
+    assert len(rows) > 100
+    region = cs.region_at_level(log_survival=survival)
+    assert region.contains(y).all()
+    assert np.abs(np.stack(region.hull()) - y).min(0)[rows].max() < 1e-11

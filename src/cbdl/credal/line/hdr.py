@@ -42,9 +42,9 @@ def hdr_at(mix: Mixtures, log_alpha: Tensor, slack: float = 0.0) -> tuple[Tensor
 
     With `slack`, the levels are lowered by so many units of rounding: no point is left out whose density rounds to c.
     """
-    if slack:
-        return _general(mix, log_alpha, slack)
     single = single_regions(mix, log_alpha)
+    if slack:
+        single = single.lowered(slack)
     level = torch.full_like(log_alpha, math.nan)
     level[single.rows] = single.level
     rest = level.isnan().nonzero()[:, 0]

@@ -3,11 +3,11 @@
 They need no search for crossings:
 
 1. Level and ends are found on polynomials between the nodes of a grid as fine as that of `grids`, in single precision.
-2. The same grid shows that there are no other crossings. log p + y^2 / (2 s^2), s the least scale, is convex: above
-   its tangents at the nodes and below its chords between them. So p is sure to be above the level in some cells and
-   below in others; in the rest the signs of p' and p'' at the nodes show that it rises or falls.
-3. A step on the mixture itself, for the level and both ends at once, cubes the error. It is repeated until the last one
+2. A step on the mixture itself, for the level and both ends at once, cubes the error. It is repeated until the last one
    was so short that the next would be below rounding.
+3. The same grid shows that there are no other crossings of this level. log p + y^2 / (2 s^2), s the least scale, is
+   convex: above its tangents at the nodes and below its chords between them. So p is sure to be above the level in some
+   cells and below in others; in the rest the signs of p' and p'' at the nodes show that it rises or falls.
 
 Signs and bounds that rounding could turn count for nothing: such mixtures, and all others, are for the general way
 (`hdr`).
@@ -23,7 +23,7 @@ from torch import Tensor
 
 from cbdl.credal.line.grids import BLOCK, CELL, Span, block_starts, span_of
 from cbdl.credal.line.levels import Crossings
-from cbdl.credal.line.mixture import Extremes, Mixtures, even_step, parabola_step
+from cbdl.credal.line.mixture import EPS, Extremes, Mixtures, even_step, parabola_step
 from cbdl.credal.line.quintic import Node, mass, quintic
 
 LEAST, MOST = math.log(1e-3), math.log(0.5)
@@ -44,7 +44,8 @@ _SLOPE, _BEND, _LOG = 1e-4, 1e-3, 1e-3
 """What p' / p, p'' / p and bounds of log p may be off by in single precision and the least scale, and more."""
 _HALVINGS, _DEPTH, _STEPS = 7, 12.0, 2
 """Halvings of the levels that come into question, from the highest so far down; steps on the polynomials."""
-_ROUNDS, _TRIES = 3, 3
+_ROUNDS, _TRIES, _FAR = 3, 3, 1.0
+"""Steps on the mixture itself, of natural lengths no longer than the last; and on parabolas for each."""
 _TINY = torch.finfo(torch.float64).tiny
 
 
@@ -65,25 +66,18 @@ class Single:
         """The same as regions of some `rows` of more mixtures."""
         return Single(rows[self.rows], self.level, self.start, self.low, self.score)
 
+    def lowered(self, units: float) -> Single:
+        """With levels lower by so many units of rounding, and the ends moved outwards along the tangents there."""
+        # log p is at most a few larger at the top; an end that has settled is off by some units more
+        by = 2 * units * EPS * (8 + 2 * self.level.abs())
+        low = self.low - by[:, None] / self.score
+        return Single(self.rows, self.level - by, self.start, low, self.score)
+
     def crossings(self) -> Crossings:
         """As a list, by owner and place."""
         rising = torch.tensor([True, False], device=self.rows.device).repeat(len(self.rows))
         owner, start = self.rows.repeat_interleave(2), self.start.repeat_interleave(2)
         return Crossings(owner, start, self.low.reshape(-1), rising, self.score.reshape(-1))
-
-
-@dataclass(frozen=True)
-class _Start:
-    """Of the mixtures `rows` (R,): about the level and the ends (R, 2), relative to the start of the span.
-
-    With a level that differs by no more than _LOG / 2 there is one end between low[:, k] and high[:, k] for k = 0, 1.
-    """
-
-    rows: Tensor
-    level: Tensor
-    ends: Tensor
-    low: Tensor
-    high: Tensor
 
 
 def single_regions(mix: Mixtures, log_alpha: Tensor) -> Single:
@@ -102,8 +96,10 @@ def single_regions(mix: Mixtures, log_alpha: Tensor) -> Single:
         for some in torch.split(rows, even_step(len(rows), chunk)):
             if len(some):
                 part, here = mix[some], span[some]
-                start = _start(part, here, size, log_alpha[some])
-                done.append(_polished(part, here, start, log_alpha[some]).of(some))
+                rough = _rough(part, here, size)
+                ends = _sketched(rough, log_alpha[some])
+                found = _polished(part, here, ends * here.unit[:, None], log_alpha[some])
+                done.append(_proven(rough, here.unit, found).of(some))
     return _joined(done)
 
 
@@ -112,14 +108,12 @@ def _joined(parts: list[Single]) -> Single:
     return Single(*(torch.cat(column) for column in columns))
 
 
-def _start(mix: Mixtures, span: Span, blocks: int, log_alpha: Tensor) -> _Start:
-    rough = _rough(mix, span, blocks)
-    level, ends = _sketched(rough, log_alpha)
-    sure, low, high = rough.edges(level.float()[:, None])
-    some = sure.nonzero()[:, 0]
-    unit = span.unit[some]
-    places = ((t[some] * unit[:, None]) for t in (ends, low, high))
-    return _Start(some, level[some] - unit.log(), *places)
+def _proven(rough: _Rough, unit: Tensor, found: Single) -> Single:
+    """Those whose level has no other crossings than the ends."""
+    unit = unit[found.rows]
+    sure, low, high = rough[found.rows].edges((found.level + unit.log()).float()[:, None])
+    ends = found.low / unit[:, None]
+    return found[sure & ((ends >= low) & (ends <= high)).all(-1)]
 
 
 @dataclass(frozen=True)
@@ -131,6 +125,9 @@ class _Rough:
     logp: Tensor
     slope: Tensor
     bend: Tensor
+
+    def __getitem__(self, rows: Tensor) -> _Rough:
+        return _Rough(*(t[rows] for t in (self.place, self.p, self.logp, self.slope, self.bend)))
 
     def edges(self, level: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(B,) bool: whether {p >= level} is surely one interval; and the places (B, 2) before and after its ends."""
@@ -210,8 +207,8 @@ def _rough(mix: Mixtures, span: Span, blocks: int) -> _Rough:
     return _Rough(*(v.index_select(1, order) for v in values))
 
 
-def _sketched(rough: _Rough, log_alpha: Tensor) -> tuple[Tensor, Tensor]:
-    """About the level (B,) and the first and last end (B, 2) of regions, on polynomials between the nodes."""
+def _sketched(rough: _Rough, log_alpha: Tensor) -> Tensor:
+    """About the first and last end (B, 2) of regions, on polynomials between the nodes."""
     p, logp, slope = rough.p, rough.logp, rough.slope
     curve = rough.bend - slope.square()
     left, right = (logp[:, :-1], slope[:, :-1], curve[:, :-1]), (logp[:, 1:], slope[:, 1:], curve[:, 1:])
@@ -242,7 +239,7 @@ def _sketched(rough: _Rough, log_alpha: Tensor) -> tuple[Tensor, Tensor]:
         outside, rate = rest[:, 0] + piece.sum(-1), width / first
         step = -(outside.log() - log_alpha) * outside / (rate * u.exp()).sum(-1)
         level = level + step
-    return level, place[:, 0] + inwards * (t * width + step[:, None] * rate)
+    return place[:, 0] + inwards * (t * width + step[:, None] * rate)
 
 
 def _coarse(logp: Tensor, cell: Tensor, log_alpha: Tensor) -> Tensor:
@@ -259,23 +256,21 @@ def _coarse(logp: Tensor, cell: Tensor, log_alpha: Tensor) -> Tensor:
     return (0.5 * (low + high)).double()
 
 
-def _polished(mix: Mixtures, span: Span, start: _Start, log_alpha: Tensor) -> Single:
-    """The regions to full precision, of those mixtures where they are reached."""
-    now = start
+def _polished(mix: Mixtures, span: Span, ends: Tensor, log_alpha: Tensor) -> Single:
+    """Level and ends to full precision, from ends (B, 2) relative to the start of the span; where they are reached."""
+    rows = torch.arange(len(mix), device=ends.device)
     done: list[Single] = []
     for _ in range(_ROUNDS):
-        rows = now.rows
         anchor, unit = span.start[rows], span.unit[rows]
         some = mix if len(rows) == len(mix) else mix[rows]
-        level, move, score = _step(some, anchor, now.ends, log_alpha[rows])
-        ends = now.ends + move
+        level, move, score = _step(some, anchor, ends, log_alpha[rows])
+        ends = ends + move
         off = (move.abs() / torch.minimum(unit[:, None], 1 / score.abs())).amax(-1)
-        sound = ((ends >= now.low) & (ends <= now.high)).all(-1) & ((level - now.level).abs() < 0.5 * _LOG)
-        done.append(Single(rows, level, anchor, ends, score)[sound & (off <= SETTLED)])
-        more = (sound & (off > SETTLED)).nonzero()[:, 0]
+        done.append(Single(rows, level, anchor, ends, score)[off <= SETTLED])
+        more = ((off > SETTLED) & (off < _FAR)).nonzero()[:, 0]
         if len(more) == 0:
             break
-        now = _Start(*(t[more] for t in (rows, now.level, ends, now.low, now.high)))
+        rows, ends = rows[more], ends[more]
     return _joined(done)
 
 
