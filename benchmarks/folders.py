@@ -46,7 +46,7 @@ def main(rows: int, files: int) -> None:
         for i in range(1, files):
             (place / "in" / f"{i}.csv").write_bytes((place / "in" / "0.csv").read_bytes())
         torch.set_num_threads(1)
-        pools: dict[str, Pool] = {"here": Here(), "Ray, two actors": Actors(Ray(workers=2))}
+        pools: dict[str, Pool] = {"Ray, two actors": Actors(Ray(workers=2)), "here": Here()}
         for title, pool in pools.items():
             out = place / title
             todo = folders.jobs(folders.tables([str(place / "in")]), out, "parquet")
