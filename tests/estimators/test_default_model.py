@@ -51,6 +51,7 @@ def test_the_defaults_learn_small_tables(load: Any, least: float) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the (widest|narrowest) prior")  # the checks' data are what they are
 @pytest.mark.parametrize("kind", [CredalClassifier, CredalRegressor])
 def test_the_defaults_pass_all_checks(kind: Any) -> None:
     check_estimator(kind(), on_skip=None)
