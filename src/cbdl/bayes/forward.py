@@ -89,6 +89,11 @@ class Forward:
             forward.way = "loop"
         return forward
 
+    @property
+    def stack(self) -> wide.Stack | None:
+        """The network as layers in order; None if it is evaluated in another way than `wide`."""
+        return self._stack if self.way == "wide" else None
+
     def __getstate__(self) -> dict[str, Any]:
         # the steps hold functions, which cannot be pickled; they follow from the network
         return {**self.__dict__, "_stack": wide.Stack([])}

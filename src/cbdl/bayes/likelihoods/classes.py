@@ -14,6 +14,7 @@ from cbdl.bayes._densities import worst_rows
 from cbdl.bayes.targets import check_labels, check_variety, dims
 
 from .likelihood import Factory, Likelihood, Slope
+from .rules import CLASSES, Rule
 
 
 def _softmax(out: Tensor) -> Tensor:
@@ -82,6 +83,9 @@ class Categorical(Likelihood):
         at = y.view(1, 1, -1, 1).expand(*out.shape[:3], 1)
         by_out = log_p.exp().neg_().scatter_add_(-1, at, torch.ones_like(log_p[..., :1]))
         return log_p.gather(-1, at).squeeze(-1), by_out, out.new_zeros(*out.shape[:3], 0)
+
+    def rule(self, unit: Tensor) -> Rule | None:
+        return Rule(CLASSES) if self.worst == 1 else None
 
     def describe(self, out: Tensor, noise: Tensor, loc: Tensor, unit: Tensor) -> dict[str, Tensor]:
         return {"probs": _softmax(out)}

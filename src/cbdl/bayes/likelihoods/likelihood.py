@@ -22,6 +22,8 @@ from cbdl.bayes._densities import HALF_LOG_2PI
 from cbdl.bayes.counts import poisson_entropy
 from cbdl.nets.instances import as_factory
 
+from .rules import Rule
+
 Factory: TypeAlias = Callable[[], nn.Module]
 Slope: TypeAlias = tuple[Tensor, Tensor, Tensor]
 """Log densities (members, draws, batch), their derivatives by the outputs (like them) and by the noise parameters
@@ -83,6 +85,10 @@ class Likelihood(ABC):
 
     def slope(self, out: Tensor, y: Tensor, noise: Tensor, unit: Tensor) -> Slope | None:
         """`log_density` with its derivatives, where they are written out; else None."""
+        return None
+
+    def rule(self, unit: Tensor) -> Rule | None:
+        """What compiled loops know of it, for targets whose unit is `unit` (*event); None: nothing."""
         return None
 
     def emphasis(self, density: Tensor) -> Tensor | None:

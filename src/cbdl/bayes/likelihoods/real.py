@@ -16,6 +16,7 @@ from cbdl.bayes._densities import HALF_LOG_2PI
 from cbdl.bayes.targets import check_resolution, check_scale, check_size
 
 from .likelihood import FLOOR, Factory, Likelihood, Slope, event_sum
+from .rules import FIXED, LEARNED, VARYING, Rule
 
 Scale: TypeAlias = float | Literal["learned", "heteroscedastic"]
 ROUNDED = math.sqrt(12)
@@ -175,6 +176,14 @@ class Normal(_LocationScale):
         # scale = floor + exp(noise)
         by_noise = (square - 1) * (1 - self.floor(unit) / scale)
         return density, by_out, by_noise.reshape(*out.shape[:3], -1)
+
+    def rule(self, unit: Tensor) -> Rule | None:
+        if unit.numel() != 1:
+            return None
+        least = float(torch.as_tensor(self.floor(unit)))
+        if self.scale == "heteroscedastic":
+            return Rule(VARYING, least)
+        return Rule(LEARNED, least) if self.scale == "learned" else Rule(FIXED, self.scale / float(unit))
 
     def standard_draw(self, like: Tensor, source: torch.Generator) -> Tensor:
         return torch.empty_like(like).normal_(generator=source)

@@ -19,6 +19,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from cbdl.bayes import compiled
 from cbdl.bayes._random import NormalStream
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.forward import cast
@@ -196,6 +197,8 @@ class Sampler:
             "potential": start.new_zeros(len(self.place), dtype=torch.float64),
         }
         self.space = Space()
+        long = settings.effort(data)[0] >= compiled.LONG
+        self.kernel = compiled.Kernel.of(self.cohort, self.space) if long else None
         self._here: tuple[Tensor, Tensor] | None = None
         self._batch: Batch | None = None
         self._few: tuple[int, Iterator[Batch]] | None = None
@@ -214,6 +217,9 @@ class Sampler:
         scale = self.total / self.settings.temperature
         value, slope = self.prior(place)
         for part in self.parts if batch is None else (batch,):
+            if self.kernel is not None:
+                self.kernel.add(place, part, scale, value, slope, patient=patient)
+                continue
             nll, by_theta, by_noise = self.cohort.gradient(
                 theta,
                 noise,

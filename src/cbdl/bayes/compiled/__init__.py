@@ -1,0 +1,116 @@
+"""Potentials of small networks by compiled loops (numba): for samplers, which ask for thousands of gradients.
+
+`Kernel.of` says whether loops exist for a cohort: stacks of Linear layers with the usual functions between them, on
+the CPU and in single precision, with a likelihood that states its `rule`. Everything else is evaluated by tensor
+operations (`cbdl.bayes.wide`), as is everything where numba is not installed.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from cbdl.bayes.cohort import Cohort
+from cbdl.bayes.likelihoods.rules import VARYING, Rule
+from cbdl.bayes.rows import Batch
+from cbdl.bayes.wide import Affine, Space, Stack
+
+FUNCTIONS: dict[type[nn.Module], int] = {nn.ReLU: 1, nn.SiLU: 2, nn.Tanh: 3}
+"""What may follow a layer, by its number in the loops; 0: nothing."""
+WIDE = 64
+"""Units of a layer, and features of a row, up to which loops are faster than matrix products."""
+LONG = 2000
+"""Gradients that a run must have to be worth a second of loading."""
+ALONE = 1_000_000
+"""Multiplications of a gradient below which threads are not worth their calls."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """The NLL of rows under many networks, and its gradient, for one likelihood and one kind of network."""
+
+    cohort: Cohort
+    stack: Stack
+    layers: NDArray[np.uint64]
+    """(layers, 6): inputs, outputs, where weights begin, whether and where biases do, the function that follows."""
+    rule: Rule
+    space: Space
+
+    @classmethod
+    def of(cls, cohort: Cohort, space: Space) -> Kernel | None:
+        """Loops for this cohort, whose place (chains, P + Q) they will be given; None if there are none."""
+        stack, rule = cohort.forward.stack, cohort.likelihood.rule(cohort.unit)
+        if stack is None or rule is None or cohort.initial.dtype != torch.float32:
+            return None
+        layers = _layers(stack, cohort)
+        fits = layers is not None and layers[:, :2].max() <= WIDE and cohort.initial.device.type == "cpu"
+        if layers is None or not fits or find_spec("numba") is None:
+            return None
+        return cls(cohort, stack, layers, rule, space)
+
+    def add(
+        self, place: Tensor, batch: Batch, factor: float, value: Tensor, slope: Tensor, *, patient: bool
+    ) -> None:
+        """Add factor * NLL of the batch to `value` (chains,), and its gradient to `slope` (chains, P + Q).
+
+        `patient`: rows count as in the beginning of an optimisation (`Cohort.patience`).
+        """
+        from . import loops  # numba takes a second to import
+
+        chains, x = len(place), self.space.inputs(self.stack, batch.x).flatten(1).contiguous().numpy()
+        weight = self.cohort.weights(batch)
+        weight = weight.expand(len(x)).unsqueeze(0) if weight.ndim < 3 else weight[:, 0]
+        y = batch.y.contiguous().numpy()
+        none: tuple[Any, Any] = np.empty(0, np.float32), np.empty(0, np.int64)
+        real, labels = (y, none[1]) if batch.y.is_floating_point() else (none[0], y)
+        at, gradient, number = place.numpy(), slope.numpy(), np.float32(self.rule.number)
+        weights, total, variances = weight.contiguous().numpy(), np.zeros(chains), np.zeros(chains)
+
+        def some(first: int, last: int) -> None:
+            if patient and self.rule.kind == VARYING:
+                loops.mean_variances(at, first, last, self.layers, x, number, variances)
+            known = (self.layers, self.rule.kind, number, x, real.reshape(-1), labels, weights)
+            loops.add(at, first, last, *known, np.float32(factor), variances, total, gradient)
+
+        _spread(some, chains, chains * len(x) * self.cohort.layout.size)
+        value += torch.from_numpy(total).to(value.dtype)
+
+
+def _layers(stack: Stack, cohort: Cohort) -> NDArray[np.uint64] | None:
+    """The stack as numbers; None if it is not layers with at most one known function after each but the last."""
+    rows: list[list[int]] = []
+    for step in stack.steps:
+        if isinstance(step, Affine):
+            weight = cohort.layout.entries[step.weight]
+            bias = 0 if step.bias is None else cohort.layout.entries[step.bias].start
+            rows.append([weight.shape[1], weight.shape[0], weight.start, step.bias is not None, bias, 0])
+        elif type(step.module) not in FUNCTIONS or rows[-1][5]:
+            return None
+        else:
+            rows[-1][5] = FUNCTIONS[type(step.module)]
+    return None if rows[-1][5] else np.array(rows, dtype=np.uint64)
+
+
+def _spread(some: Any, chains: int, work: int) -> None:
+    """Call `some` for all chains, a part for each of torch's threads if that is worth it."""
+    threads = min(torch.get_num_threads(), chains) if work >= ALONE else 1
+    if threads == 1:
+        some(0, chains)
+        return
+    ends = [chains * i // threads for i in range(threads + 1)]
+    for done in [_pool(threads).submit(some, *part) for part in pairwise(ends)]:
+        done.result()
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="cbdl")
