@@ -8,11 +8,11 @@ operations (`cbdl.bayes.wide`), as is everything where numba is not installed.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -24,6 +24,8 @@ from cbdl.bayes.likelihoods.rules import VARYING, Rule
 from cbdl.bayes.rows import Batch
 from cbdl.bayes.wide import Affine, Space, Stack
 
+Rows: TypeAlias = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
+"""Inputs (rows, features), real outcomes (rows,), labels (rows,) and weights (1 or chains, rows)."""
 FUNCTIONS: dict[type[nn.Module], int] = {nn.ReLU: 1, nn.SiLU: 2, nn.Tanh: 3}
 """What may follow a layer, by its number in the loops; 0: nothing."""
 WIDE = 64
@@ -44,6 +46,7 @@ class Kernel:
     """(layers, 6): inputs, outputs, where weights begin, whether and where biases do, the function that follows."""
     rule: Rule
     space: Space
+    _last: list[tuple[Batch, Rows]] = field(default_factory=list)
 
     @classmethod
     def of(cls, cohort: Cohort, space: Space) -> Kernel | None:
@@ -66,23 +69,46 @@ class Kernel:
         """
         from . import loops  # numba takes a second to import
 
-        chains, x = len(place), self.space.inputs(self.stack, batch.x).flatten(1).contiguous().numpy()
-        weight = self.cohort.weights(batch)
-        weight = weight.expand(len(x)).unsqueeze(0) if weight.ndim < 3 else weight[:, 0]
-        y = batch.y.contiguous().numpy()
-        none: tuple[Any, Any] = np.empty(0, np.float32), np.empty(0, np.int64)
-        real, labels = (y, none[1]) if batch.y.is_floating_point() else (none[0], y)
+        rows, chains = self._rows(batch), len(place)
         at, gradient, number = place.numpy(), slope.numpy(), np.float32(self.rule.number)
-        weights, total, variances = weight.contiguous().numpy(), np.zeros(chains), np.zeros(chains)
+        total, variances = np.zeros(chains), np.zeros(chains)
 
         def some(first: int, last: int) -> None:
             if patient and self.rule.kind == VARYING:
-                loops.mean_variances(at, first, last, self.layers, x, number, variances)
-            known = (self.layers, self.rule.kind, number, x, real.reshape(-1), labels, weights)
-            loops.add(at, first, last, *known, np.float32(factor), variances, total, gradient)
+                loops.mean_variances(at, first, last, self.layers, rows[0], number, variances)
+            rule = self.rule.kind, number
+            loops.add(
+                at, first, last, self.layers, *rule, *rows, np.float32(factor), variances, total, gradient
+            )
 
-        _spread(some, chains, chains * len(x) * self.cohort.layout.size)
+        _spread(some, chains, chains * len(rows[0]) * self.cohort.layout.size)
         value += torch.from_numpy(total).to(value.dtype)
+
+    def _rows(self, batch: Batch) -> Rows:
+        """Of a batch; of the same one again they are made once."""
+        if self._last and self._last[0][0] is batch:
+            return self._last[0][1]
+        x, weight = self.space.inputs(self.stack, batch.x).flatten(1), self.cohort.weights(batch)
+        weight = weight.expand(len(x)).unsqueeze(0) if weight.ndim < 3 else weight[:, 0]
+        real = batch.y.is_floating_point()
+        y = batch.y.reshape(-1) if real else batch.y.new_empty(0, dtype=torch.float32)
+        labels = batch.y.new_empty(0, dtype=torch.int64) if real else batch.y
+        rows = _array(x), _array(y), _array(labels), _array(weight)
+        self._last[:] = [(batch, rows)]
+        return rows
+
+
+def turn(direction: Tensor, slope: Tensor, time: Tensor) -> tuple[Tensor, Tensor]:
+    """`cbdl.bayes.methods._microcanonical.turn` in single precision on the CPU, by loops."""
+    from . import loops
+
+    after, gain = torch.empty_like(direction), torch.empty_like(time)
+    loops.turn(*(own.numpy() for own in (direction, slope, time, after, gain)))
+    return after, gain
+
+
+def _array(x: Tensor) -> NDArray[Any]:
+    return x.contiguous().numpy()
 
 
 def _layers(stack: Stack, cohort: Cohort) -> NDArray[np.uint64] | None:

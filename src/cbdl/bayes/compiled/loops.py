@@ -48,6 +48,8 @@ LOW, HIGH = np.float32(-87), np.float32(88)
 """Whose exponentials single precision has."""
 P1, P2, P3, P4, P5, P6 = (np.float32(math.log(2) ** k / math.factorial(k)) for k in range(1, 7))
 """Of 2^f for f in [-1/2, 1/2], to 1e-7."""
+TINY = 1e-30
+"""The least square of a gradient."""
 SUMS = {"contract", "nsz", "arcp", "reassoc"}
 """Liberties of the compiler where order does not matter: sums of products."""
 FORMULAS = {"contract", "nsz", "arcp"}
@@ -58,7 +60,7 @@ def compiled(liberties: set[str]) -> Callable[[F], F]:
     """Compile by numba, once for this machine if there is a folder to keep the result in."""
 
     def decorate(function: F) -> F:
-        how = {"fastmath": liberties, "error_model": "numpy", "nogil": True}
+        how: dict[str, Any] = {"fastmath": liberties, "error_model": "numpy", "nogil": True}
         try:
             out: F = njit(cache=True, **how)(function)
         except RuntimeError:  # no such folder
@@ -68,7 +70,7 @@ def compiled(liberties: set[str]) -> Callable[[F], F]:
     return decorate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _times_power(typing: Any, p: Any, m: Any) -> Any:
     """p 2^n, where the last bits of m are n: n is added to the exponent of p."""
 
@@ -88,7 +90,7 @@ def exp(x: Any) -> Any:
     m = t + ROUND
     f = t - (m - ROUND)
     p = one + f * (P1 + f * (P2 + f * (P3 + f * (P4 + f * (P5 + f * P6)))))
-    return _times_power(p, m)
+    return _times_power(p, m)  # type: ignore[call-arg]
 
 
 # ---------------------------------------------------------------------------------------------- products
@@ -436,3 +438,27 @@ def add(
                 if kind == LEARNED:
                     slope[c, noise] += np.float32(by_noise)
             backward(place[c], layers, block, values, slopes, d, other, slope[c], n)
+
+
+# ------------------------------------------------------------------------------------------------ motion
+
+
+@compiled(SUMS)
+def turn(direction: Floats, slope: Floats, time: Floats, after: Floats, gain: Floats) -> None:
+    """`cbdl.bayes.methods._microcanonical.turn` for all chains: directions (chains, d), and the energy gained."""
+    d = direction.shape[1]
+    for c in range(len(direction)):
+        u, g, out = direction[c], slope[c], after[c]
+        square, dot = zero, zero
+        for i in range(d):
+            square += g[i] * g[i]
+            dot += u[i] * g[i]
+        norm = math.sqrt(square) if not square < TINY else math.sqrt(TINY)
+        delta, down = time[c] * norm / (d - 1), -dot / norm
+        zeta = math.exp(-delta)
+        length = 1 + down + (1 - down) * zeta * zeta
+        along = np.float32((1 - zeta) * (1 + zeta + down * (1 - zeta)) / (-norm * length))
+        ahead = np.float32(2 * zeta / length)
+        for i in range(d):
+            out[i] = along * g[i] + ahead * u[i]
+        gain[c] = (d - 1) * (delta + math.log(0.5 * length))

@@ -67,9 +67,12 @@ def _unit(x: Tensor) -> Tensor:
 
 
 def move(
-    start: Motion, size: Tensor, potential: Callable[[Tensor], tuple[Tensor, Tensor]]
+    start: Motion,
+    size: Tensor,
+    potential: Callable[[Tensor], tuple[Tensor, Tensor]],
+    turn: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]] = turn,
 ) -> tuple[Motion, Tensor]:
-    """One step of `size` (chains,) from `start`, and its energy error."""
+    """One step of `size` (chains,) from `start`, and its energy error. `turn`: how directions turn, as `turn` does."""
     half = (0.5 * size).unsqueeze(1)
     direction, gain = turn(start.direction, start.slope, OUTER * size)
     place = start.place + half * direction

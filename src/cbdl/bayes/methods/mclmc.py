@@ -29,7 +29,7 @@ from cbdl.bayes.wide import Space
 from cbdl.ground import memory
 
 from ._chains import ChainsPosterior, ChainsRecord, ess, rhat
-from ._microcanonical import Guard, Motion, Tuning, move
+from ._microcanonical import Guard, Motion, Tuning, move, turn
 from ._points import log_prior, refuse_statistics, starts
 from .protocol import Method
 
@@ -305,7 +305,8 @@ class Sampler:
         assert self._here is not None
         here = Motion(self.place, direction, *self._here)
         batch = None if self.whole else self._batch
-        there, error = move(here, self.tuning.size, lambda place: self.potential(place, batch))
+        turns = turn if self.kernel is None else compiled.turn
+        there, error = move(here, self.tuning.size, lambda place: self.potential(place, batch), turns)
         lost = ~torch.isfinite(error)
         if bool(lost.any()):
             self.tuning.shrink(lost)
