@@ -4,7 +4,7 @@ differential equation, and when they are used at all.
 
 from __future__ import annotations
 
-import importlib.util
+import sys
 from typing import Any
 
 import numpy as np
@@ -239,9 +239,14 @@ def test_robust_members_and_several_outcomes_too() -> None:
 
 
 def test_without_numba_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(compiled, "find_spec", lambda name: None if name == "numba" else find(name))
-    assert sampler(model(3, (8,), "learned")).kernel is None
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.delitem(sys.modules, "cbdl.bayes.compiled.loops", raising=False)
+    monkeypatch.delattr(compiled, "loops", raising=False)
+    compiled.available.cache_clear()
+    try:
+        assert sampler(model(3, (8,), "learned")).kernel is None
+    finally:
+        compiled.available.cache_clear()
 
 
 def test_both_ways_lead_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,8 @@ The contract between the modules (m members, d draws, P parameters, Q noise para
   `draw(seeds, d) -> (m, d, P)`, `location()`, `spread()` (m, P), `normal` -> (loc, scale) or None.
 - `cohort.forward`: `forward(theta (m, d, P), x, buffers) -> out (m, d, B, *out)` (evaluation mode, no gradient). It
   alone decides between wide, vmap and loop.
-- `compiled.Kernel.of(cohort, space)`: where small networks have loops, `add(place (m, P + Q), batch, factor, value (m,),
-  slope (m, P + Q), patient=)` adds the batch's nll and its gradient; None where they have none.
+- `compiled.Kernel.of(cohort, space)`: where small networks have loops, `add(place (m, P + Q), batch, factor, value
+  (m,), slope (m, P + Q), patient=)` adds the batch's nll and its gradient; None where they have none.
 - Likelihood: `log_density(out, y, noise, unit) -> (m, d, B)`, `describe(out, noise, loc, unit) -> {name: (m,
   d, B, ...)}`.
 - Randomness: `_random.generator(device, *keys)`, `_random.NormalStream(seeds, d, P)(step) -> (m, d, P)`: pure

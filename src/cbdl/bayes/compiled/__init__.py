@@ -7,10 +7,10 @@ operations (`cbdl.bayes.wide`), as is everything where numba is not installed.
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -23,6 +23,8 @@ from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.likelihoods.rules import VARYING, Rule
 from cbdl.bayes.rows import Batch
 from cbdl.bayes.wide import Affine, Space, Stack
+
+log = logging.getLogger("cbdl")
 
 Rows: TypeAlias = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 """Inputs (rows, features), real outcomes (rows,), labels (rows,) and weights (1 or chains, rows)."""
@@ -56,7 +58,7 @@ class Kernel:
             return None
         layers = _layers(stack, cohort)
         fits = layers is not None and layers[:, :2].max() <= WIDE and cohort.initial.device.type == "cpu"
-        if layers is None or not fits or find_spec("numba") is None:
+        if layers is None or not fits or not available():
             return None
         return cls(cohort, stack, layers, rule, space)
 
@@ -67,7 +69,7 @@ class Kernel:
 
         `patient`: rows count as in the beginning of an optimisation (`Cohort.patience`).
         """
-        from . import loops  # numba takes a second to import
+        from . import loops
 
         rows, chains = self._rows(batch), len(place)
         at, gradient, number = place.numpy(), slope.numpy(), np.float32(self.rule.number)
@@ -96,6 +98,17 @@ class Kernel:
         rows = _array(x), _array(y), _array(labels), _array(weight)
         self._last[:] = [(batch, rows)]
         return rows
+
+
+@cache
+def available() -> bool:
+    """Whether numba is there and works with the numpy that is; it takes a moment to import."""
+    try:
+        from . import loops  # noqa: F401
+    except (ImportError, AttributeError, SystemError) as error:
+        log.info("chains are moved by tensor operations, since numba cannot be used: %s", error)
+        return False
+    return True
 
 
 def turn(direction: Tensor, slope: Tensor, time: Tensor) -> tuple[Tensor, Tensor]:
