@@ -151,19 +151,35 @@ def _held(nodes: tuple[Tensor, ...], delta: Tensor, ratio: Tensor, reach: Tensor
     # The errors of 2 d products, of their factors and of their sum: nodes and their squares have norms of at most 1.
     slip = EPS32 * ((2 * d + 4) * math.sqrt(2) * terms.norm(dim=-1) + room.abs())
     single = slip < SURE * reach
+    parts = delta, ratio, reach, terms, room, slip
+    if single.all():
+        return _decided(nodes, *parts)
     held = torch.empty(len(terms), nodes[0].shape[1], dtype=torch.float32, device=delta.device)
-    for pairs, powers in zip((single.nonzero()[:, 0], (~single).nonzero()[:, 0]), nodes, strict=True):
-        if len(pairs) == 0:
-            continue
-        excess = (terms[pairs].to(powers) @ powers).sub_(room[pairs, None].to(powers))
-        inside = (excess <= 0).float()
-        if powers.dtype == torch.float32:
-            near = (excess.abs_() <= slip[pairs, None].to(powers)).view(-1).nonzero()[:, 0]
-            at, node = near // excess.shape[1], near % excess.shape[1]
-            squared = (delta[pairs[at]] + ratio[pairs[at]] * nodes[1][:d, node].T).square().sum(-1)
-            inside[at, node] = (squared <= reach[pairs[at]]).float()
-        held[pairs] = inside
+    for pairs, some in ((single.nonzero()[:, 0], nodes), ((~single).nonzero()[:, 0], nodes[1:])):
+        if len(pairs):
+            held[pairs] = _decided(some, *(x[pairs] for x in parts))
     return held
+
+
+def _decided(
+    nodes: tuple[Tensor, ...],
+    delta: Tensor,
+    ratio: Tensor,
+    reach: Tensor,
+    terms: Tensor,
+    room: Tensor,
+    slip: Tensor,
+) -> Tensor:
+    """`_held` in the first precision of `nodes`; where that is not the full one, nodes next to an edge in full."""
+    powers = nodes[0]
+    excess = (terms.to(powers) @ powers).sub_(room[:, None].to(powers))
+    inside = torch.le(excess, 0.0).float()
+    if powers.dtype == torch.float32:
+        near = (excess.abs_() <= slip[:, None].to(powers)).view(-1).nonzero()[:, 0]
+        at, node = near // excess.shape[1], near % excess.shape[1]
+        squared = (delta[at] + ratio[at] * nodes[1][: delta.shape[-1], node].T).square().sum(-1)
+        inside[at, node] = (squared <= reach[at]).float()
+    return inside
 
 
 def intersection_volume(
