@@ -108,6 +108,29 @@ def test_a_comma_that_may_be_decimal_or_thousand_is_asked_about(tmp_path):
         assert max(v for (v,) in columns_of(path)["x"]["values"]) >= largest
 
 
+@pytest.mark.parametrize("spelled", ["{:.2f} kg", "{:.2f}cm", "{:.2f} \u00b0C"])
+def test_numbers_with_another_unit_are_no_names(tmp_path, spelled):
+    """A unit that is not known is not guessed: the message tells what the column is and what to do."""
+    path = table(tmp_path / "t.csv", {"x": X, "weight": [spelled.format(v) for v in 9 * X], "y": Y})
+    code, _, err = fitted(path)
+    assert code == 1
+    unit = spelled.removeprefix("{:.2f}").strip()
+    assert f"column 'weight' holds numbers with {unit!r} behind each" in err
+    assert "--drop weight" in err
+    assert fitted(path, "--drop", "weight")[0] == 0
+
+
+def test_new_rows_with_a_decimal_comma_are_told_from_the_ones_of_training(tmp_path):
+    path = table(tmp_path / "t.csv", {"x": X, "y": Y})
+    assert fitted(path)[0] == 0
+    new = table(tmp_path / "new.csv", {"x": ["0,5", "1,25"], "z": [1, 2]}, ";")
+    code, out, err = called("predict", tmp_path / "model", new)
+    assert (code, out) == (1, "")
+    assert "'0,5' is not a finite number with a decimal point, as the model was trained with" in " ".join(
+        err.split()
+    )
+
+
 def test_numbers_with_a_slip_are_named(tmp_path):
     path = table(tmp_path / "t.csv", {"x": [*X[:-1], "1o"], "y": Y})
     assert "column 'x', row 60: '1o' is not a finite number" in fitted(path, "--held-out", "0")[2]
@@ -365,6 +388,17 @@ def test_a_place_that_cannot_be_written_is_told_before_training(tmp_path, monkey
     assert (code, out) == (2, "")
     assert f"--out is {place}" in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_place_that_cannot_be_written_is_told_before_answering(tmp_path, monkeypatch, several):
+    path = table(tmp_path / "t.csv", {"x": X, "y": Y})
+    assert fitted(path)[0] == 0
+    monkeypatch.setattr("cbdl.tables.answers.Trained.load", None)
+    place = Path("/proc") / ("answers" if several else "answers.csv")
+    code, out, err = called("predict", tmp_path / "model", *[path] * (1 + several), "--out", place)
+    assert (code, out) == (2, "")
+    assert f"--out is {place}, where nothing can be written" in " ".join(err.split())
 
 
 def test_a_folder_without_permission_is_told_before_training(tmp_path, monkeypatch):

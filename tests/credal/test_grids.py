@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import integrate, special, stats
 
 from cbdl.credal.line.entropy import entropies, entropies_and_upper
-from cbdl.credal.line.even import MOST, even_grid, nodes
+from cbdl.credal.line.even import MOST, _wide, _window, even_grid, nodes
 from cbdl.credal.line.grids import graded, of_each, sampled_each, values_of_each
 from cbdl.credal.line.minimal import _prepare
 from cbdl.credal.line.mixture import Extremes, piece_masses
@@ -205,3 +206,39 @@ def test_half_lines_have_the_mass_of_the_tail(a, b):
     np.testing.assert_allclose(found[2], (weights * above).sum(-1), rtol=1e-12)
     np.testing.assert_allclose(found[3], 1, rtol=1e-14)
     np.testing.assert_allclose(found.sum(0) - found[3], 1, rtol=1e-13)
+
+
+@pytest.mark.parametrize("width", [4.0, 12.0])
+def test_components_much_wider_than_others_are_summed_apart_and_lose_nothing(width):
+    """Predictives with tails: densities by scipy at every node, entropies by scipy's quadrature; some have no tail."""
+    rng = np.random.default_rng(3)
+    loc = rng.normal(0, 1, (4, 3, 9)) + rng.normal(0, 50, (4, 1, 1))
+    scale = rng.uniform(0.4, 1.0, (4, 3, 9))
+    weights = np.full((4, 3, 9), 0.98 / 8)
+    scale[..., -1], weights[..., -1] = width, 0.02
+    weights[0] = 0.125 * (np.arange(9) < 8)  # a tail that is not there
+    sets = Extremes(*(torch.from_numpy(x) for x in (loc, scale, weights)))
+    size = int(nodes(sets).amax())
+    narrow = ~_wide(sets)
+    assert narrow.tolist() == [True] * 8 + [False]
+    low = torch.where(sets.weights > 0, sets.loc - 8.5 * sets.scale, torch.inf).flatten(1).amin(-1)
+    grid = even_grid(sets, size, 1)
+    start, count = _window(sets, narrow, low, grid.step * grid.unit, size)
+    assert count < 0.7 * size, "the window must be of use for the test to be one"
+    for b in range(4):
+        y = low[b].item() + (grid.step * grid.unit)[b].item() * np.arange(size)
+        p = (weights[b, ..., None] * stats.norm.pdf(y, loc[b, ..., None], scale[b, ..., None])).sum(-2)
+        np.testing.assert_allclose(grid.p[b].numpy(), p * grid.unit[b].item(), rtol=0, atol=4e-15)
+    value, error = entropies(sets)
+    for b, j in ((0, 0), (1, 2), (3, 1)):
+
+        def integrand(y, b=b, j=j):
+            return special.entr((weights[b, j] * stats.norm.pdf(y, loc[b, j], scale[b, j])).sum())
+
+        middle = loc[b, j].mean()
+        pieces = np.array([-140, -20, -5, -2, 0, 2, 5, 20, 140]) + middle
+        truth = sum(
+            integrate.quad(integrand, a, c, limit=200, epsabs=1e-12)[0] for a, c in itertools.pairwise(pieces)
+        )
+        assert abs(value[b, j] - truth) < 1e-9 + error[b, j]
+    assert int(start.min()) >= 0

@@ -239,3 +239,4 @@ def _check_output(out: Path, table: Path) -> None:
         raise UsageError(f"--out is {out}, which is a folder")
     if out.exists() and table.exists() and out.samefile(table):
         raise UsageError(f"--out is {out}, the table itself; choose another name")
+    writing.check_place(out, out.parent)

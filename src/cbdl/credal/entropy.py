@@ -177,7 +177,8 @@ class _ManyOutcomes:
         return self._gradient(self._mixture(beta)[1])
 
     def _mixture(self, beta: Tensor) -> tuple[Tensor, Tensor]:
-        return _finite(torch.bmm(beta[:, None], self.P)[:, 0])
+        # Weights of a set that do not lie side by side would make it a loop over sets.
+        return _finite(torch.bmm(beta.contiguous()[:, None], self.P)[:, 0])
 
     def _gradient(self, log_q: Tensor) -> Tensor:
         slope = log_q + 1 if self.weights is None else (log_q + 1) * self.weights

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TextIO
@@ -37,6 +38,12 @@ def whole_binary(path: Path) -> Iterator[IO[bytes]]:
     with _fresh(path) as fresh, open(fresh, "wb") as file:
         yield file
         sync(file)
+
+
+def check_writable(folder: Path) -> None:
+    """An OSError unless a file can be written in `folder`; nothing is left there."""
+    with tempfile.TemporaryFile(dir=folder):
+        pass
 
 
 def put(path: Path, content: bytes | str) -> None:

@@ -32,6 +32,8 @@ RUN = 10
 """Rows from which on the numbers 0, 1, 2, ... in order are taken for those of the rows."""
 LARGEST: float = float(np.finfo(np.float64).max) ** 0.5 / 1e6
 """Numbers above this have squares, and sums of squares, that are none."""
+_MEASURED = re.compile(r"([-+]?\d[\d.,]*) ?([^\d\s.,+-][^\d\s]{0,7})")
+"""A number with a unit behind it."""
 _IDENTIFIER = re.compile(r"(?i)^(id|uuid|guid|index|row|unnamed: ?\d*|.*[ _-]id|.*Id)$")
 
 Rows = npt.NDArray[np.intp]
@@ -278,6 +280,7 @@ def _category(name: str, place: npt.NDArray[np.int64], words: list[str], trusted
         return None
     present = place[place >= 0]
     if len(words) > LEVELS or (not trusted and len(words) > max(FEW, len(present) // 2)):
+        _check_units(name, words)
         raise TableError(
             f"column {name!r} holds text with {len(words)} different values in {len(present)} rows; that is a name "
             f"rather than a category: leave it out with --drop {name}"
@@ -286,6 +289,17 @@ def _category(name: str, place: npt.NDArray[np.int64], words: list[str], trusted
     levels = tuple(sorted(words))
     often = min(levels, key=lambda word: -counts[words.index(word)])
     return Column(name, "category", levels, often)
+
+
+def _check_units(name: str, words: Sequence[str]) -> None:
+    """Numbers that all have the same word or sign beside them."""
+    parts = [_MEASURED.fullmatch(word.strip()) for word in words]
+    units = {part[2] for part in parts if part is not None}
+    if all(parts) and len(units) == 1:
+        raise TableError(
+            f"column {name!r} holds numbers with {units.pop()!r} behind each ({words[0]!r}): write the numbers alone, "
+            f"or leave the column out with --drop {name}"
+        )
 
 
 def _check_dates(name: str, words: Sequence[str]) -> None:

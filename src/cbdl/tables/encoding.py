@@ -147,7 +147,8 @@ def _levels(column: Column, cell: Any) -> tuple[Floats, Mask, Mask]:
 def _not_readable(column: Column, cell: Any, at: int, first_row: int) -> TableError:
     value = cell[at].as_py()
     what = "a finite number" if column.kind == "number" else f"a date like {column.format}"
-    if column.spelling != Spelling():
+    comma = column.kind == "number" and Spelling(",").number(str(value)) is not None
+    if column.spelling != Spelling() or comma:
         sign = {",": "a decimal comma", ".": "a decimal point"}[column.spelling.decimal]
         unit = f" and {column.spelling.unit}" if column.spelling.unit else ""
         what += f" with {sign}{unit}, as the model was trained with"

@@ -214,8 +214,15 @@ def _encoding(path: Path) -> str:
 def _not_text(path: Path, encoding: str, error: Exception) -> TableError:
     known = "UTF-8" if encoding.startswith("utf-8") else encoding
     return TableError(
-        f"{path} is not a CSV file in {known}: {error}; say how it is written, as in --encoding latin-1"
+        f"{path} is not a CSV file in {known}{_byte(error)}; say how it is written, as in --encoding latin-1"
     )
+
+
+def _byte(error: Exception) -> str:
+    """What was not understood, in words; where it stands depends on how files are read."""
+    if isinstance(error, UnicodeDecodeError):
+        return f" (the byte 0x{error.object[error.start]:02x} is not understood)"
+    return f": {error}"
 
 
 def _agreement(start: str, delimiter: str) -> tuple[bool, int]:

@@ -114,6 +114,7 @@ def check_folder(out: Path) -> None:
         raise UsageError(f"--out is {out}, which is a file; give a folder for the answers of several tables")
     if not out.parent.is_dir():
         raise UsageError(f"--out is {out}, but there is no folder {out.parent}")
+    writing.check_place(out, out if out.exists() else out.parent)
 
 
 # --- answering them --------------------------------------------------------------------------------------------

@@ -27,6 +27,8 @@ ENDS = ("decision", "lower", "upper", "set")
 """What is in the unit of the outcome."""
 DIGITS = 9
 """Digits of all other numbers in text, if nothing else is said."""
+_EXACT = 22
+"""Powers of ten up to this one are floats."""
 WIDTH = 3
 """Digits of the width of an interval that its ends are good to."""
 
@@ -98,7 +100,13 @@ def _on_grid(x: Floats, decimals: Floats, how: Rounding) -> Floats:
     """x rounded to so many decimals, which may be negative; by whole powers of ten, which have no error themselves."""
     up, down = 10.0 ** np.clip(decimals, 0, 300), 10.0 ** np.clip(-decimals, 0, 300)
     with np.errstate(invalid="ignore", over="ignore"):
-        grid = how(x * up / down) / up * down
+        whole = how(x * up / down)
+        grid = whole / up * down
+    # Powers from 10^23 on are none that floats hold: what they give may differ from the number meant in its last digit.
+    large = np.abs(decimals) > _EXACT
+    if large.any():
+        power = np.longdouble(10) ** np.broadcast_to(decimals, x.shape)[large]
+        grid[large] = (whole[large] / power).astype(np.float64)
     return np.where(np.isfinite(grid), grid, x)
 
 
@@ -125,13 +133,21 @@ def _outwards(own: Mapping[str, Any], to_grid: Callable[[Floats, Any, Rounding],
 
 
 def _pairs(column: Any, change: Callable[[Floats, Any], Floats]) -> Any:
-    """A column of lists of intervals with all ends (n, 2) changed; `change` is told the row of each."""
+    """A column of lists of intervals with all ends (n, 2) changed; `change` is told the row of each.
+
+    Intervals of a row, in their order, that meet after that become one.
+    """
     flat = column.flatten()
-    ends = _floats(flat.flatten()).reshape(-1, 2)
     rows = pc.list_parent_indices(column).to_numpy(zero_copy_only=False)
-    pairs = pa.FixedSizeListArray.from_arrays(pa.array(change(ends, rows).ravel()), 2)
-    offsets = column.offsets.to_numpy() - column.offsets[0].as_py()
-    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pairs)
+    ends = change(_floats(flat.flatten()).reshape(-1, 2), rows)
+    starts = np.ones(len(ends), dtype=bool)
+    starts[1:] = (rows[1:] != rows[:-1]) | (ends[1:, 0] > ends[:-1, 1])
+    lasts = np.append(starts[1:], True)[: len(ends)]
+    pairs = np.stack([ends[starts, 0], ends[lasts, 1]], axis=1)
+    counts = np.bincount(rows[starts], minlength=len(column))
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    merged = pa.FixedSizeListArray.from_arrays(pa.array(pairs.ravel()), 2)
+    return pa.ListArray.from_arrays(pa.array(offsets), merged)
 
 
 def _floats(column: Any) -> Floats:
@@ -229,6 +245,16 @@ def write_text(parts: Iterable[Answers], file: TextIO, kind: Literal["csv", "jso
             header = [pa.array([name]) for name in part.columns]
             file.write(csv_lines({str(i): name for i, name in enumerate(header)}))
         file.write(csv_lines(part.columns) if kind == "csv" else json_lines(part.columns))
+
+
+def check_place(out: Path, folder: Path) -> None:
+    """A UsageError unless answers can be written to `out`, which is `folder` or is in it."""
+    try:
+        files.check_writable(folder)
+    except OSError as error:
+        raise UsageError(
+            f"--out is {out}, where nothing can be written ({error.strerror}); choose another place"
+        ) from None
 
 
 def write(parts: Iterable[Answers], out: Path) -> None:

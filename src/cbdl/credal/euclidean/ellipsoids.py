@@ -21,7 +21,6 @@ from cbdl.credal.euclidean.montecarlo import (
     ball_nodes,
     ball_powers,
     normal_nodes,
-    others,
     own_distances,
     replicate_means,
     squared_distances,
@@ -31,6 +30,9 @@ from cbdl.credal.euclidean.montecarlo import (
 EPS32 = torch.finfo(torch.float32).eps
 SURE = 1e-2
 """Single precision is of use where its rounding is less than this share of a squared radius."""
+
+_ALIKE = math.log(4)
+"""Ellipsoids whose log volumes differ by less are about as large: both tell what they share equally well."""
 
 Inside = Callable[[Tensor], Tensor]
 """inside(Q (b, p, k, N)) -> bool (b, p, N)."""
@@ -86,20 +88,21 @@ def volume(
 ) -> tuple[Tensor, Tensor]:
     """log of the volume of the region within a union of ellipsoids, and log of its standard error, (b,) each.
 
-    Nodes are uniform in each of the covering ellipsoids centre, spread (b, p, d), reach (b, p); a node
-    counts 1 / (number of covering ellipsoids that hold it), so that overlaps are right (Karp and Luby).
-    `inside` sees the distances from loc, scale (b, k, d); None: everything is inside.
+    Nodes are uniform in each of the covering ellipsoids centre, spread (b, p, d), reach (b, p); a node counts
+    1 / (number of ellipsoids about as large as its own that hold it), and nothing if a much larger one does, so that
+    overlaps are right (Karp and Luby): what a small one shares with a large one is told best by the nodes of the small
+    one. `inside` sees the distances from loc, scale (b, k, d); None: everything is inside.
     """
     u = ball_nodes(loc.shape[-1], samples, seed, loc.device).flatten(0, 1)
     wide = spread * reach.clamp(min=0).sqrt()[..., None]
     nodes = tuple(
         ball_powers(loc.shape[-1], samples, seed, loc.device, t) for t in (torch.float32, torch.float64)
     )
-    share = _others(nodes, centre, spread, wide, reach).add_(1).reciprocal_()
-    if inside is not None:
-        share = share * inside(squared_distances(u, centre[:, :, None] - loc[:, None], wide, scale))
     each = log_volume(spread, reach)
     top = each.amax(-1, keepdim=True)
+    share = _shares(nodes, centre, spread, wide, reach, _tiers(each - top))
+    if inside is not None:
+        share *= inside(squared_distances(u, centre[:, :, None] - loc[:, None], wide, scale))
     parts = (each - top).exp()
     means = (parts[..., None] * replicate_means(share, 1)).sum(1)
     # Nodes that never leave, or never meet, the region: an event as rare as one node in all may still exist.
@@ -107,33 +110,76 @@ def volume(
     return means.mean(-1).log() + top[:, 0], error.log() + top[:, 0]
 
 
-def _others(nodes: tuple[Tensor, ...], centre: Tensor, spread: Tensor, wide: Tensor, reach: Tensor) -> Tensor:
-    """(b, p, N): how many of the other ellipsoids hold the nodes u of `ball_powers`, at centre_p + wide_p u."""
-    b, p, d = centre.shape
-    count = centre.new_zeros(b, p, nodes[0].shape[1])
-    if p == 1:
-        return count
-    other = others(p, centre.device)
-    delta = (centre[:, :, None] - centre[:, other]) / spread[:, other]
-    ratio = wide[:, :, None] / spread[:, other]
+def _tiers(log_sizes: Tensor) -> Tensor:
+    """(b, p): 0 for the largest and those down to a quarter of it, 1 for the next such group, and so on."""
+    ordered, order = log_sizes.sort(dim=-1, descending=True, stable=True)
+    tiers = torch.zeros_like(order)
+    head = ordered[:, 0]
+    for i in range(1, order.shape[1]):
+        below = ordered[:, i] < head - _ALIKE
+        head = torch.where(below, ordered[:, i], head)
+        tiers[:, i] = tiers[:, i - 1] + below
+    return torch.empty_like(tiers).scatter_(1, order, tiers)
+
+
+def _shares(
+    nodes: tuple[Tensor, ...], centre: Tensor, spread: Tensor, wide: Tensor, reach: Tensor, tiers: Tensor
+) -> Tensor:
+    """(b, p, N): what the nodes u of `ball_powers`, at centre_p + wide_p u, count for.
+
+    Only pairs of an ellipsoid with one of its own tier, or of one before, are looked at.
+    """
+    b, p = tiers.shape
+    apart = ~torch.eye(p, dtype=torch.bool, device=centre.device)
+    row, own, other = ((tiers[:, None] <= tiers[:, :, None]) & apart).nonzero(as_tuple=True)
+    delta = (centre[row, own] - centre[row, other]) / spread[row, other]
+    ratio = wide[row, own] / spread[row, other]
+    held = _held(nodes, delta, ratio, reach[row, other])
+    # One of a larger tier outweighs all that could be in the own one.
+    weight = torch.where(tiers[row, own] > tiers[row, other], 2.0 * p, 1.0)
+    count = held.new_zeros(b * p, nodes[0].shape[1])
+    count.index_add_(0, row * p + own, held.mul_(weight.to(held)[:, None]))
+    share = count.double().add_(1).reciprocal_()
+    return share.mul_(count < p).view(b, p, -1)
+
+
+def _held(nodes: tuple[Tensor, ...], delta: Tensor, ratio: Tensor, reach: Tensor) -> Tensor:
+    """(n, N): 1 where |delta + ratio u|^2 <= reach, else 0, at the nodes u; delta, ratio (n, d), reach (n,)."""
+    d = delta.shape[-1]
     terms = torch.cat([2 * delta * ratio, ratio.square()], -1)
-    room = reach[:, other] - delta.square().sum(-1)
+    room = reach - delta.square().sum(-1)
     # The errors of 2 d products, of their factors and of their sum: nodes and their squares have norms of at most 1.
     slip = EPS32 * ((2 * d + 4) * math.sqrt(2) * terms.norm(dim=-1) + room.abs())
-    single = (slip < SURE * reach[:, other]).flatten(1).all(-1)
-    for rows, powers in zip((single.nonzero()[:, 0], (~single).nonzero()[:, 0]), nodes, strict=True):
-        if len(rows) == 0:
-            continue
-        excess = (terms[rows].to(powers) @ powers).sub_(room[rows, ..., None].to(powers))
-        held = torch.le(excess, 0.0, out=torch.empty_like(excess))
-        count[rows] = held.sum(2).to(count)
-        if powers.dtype == torch.float32:
-            row, *pair, node = (excess.abs_() <= slip[rows, ..., None].to(powers)).nonzero(as_tuple=True)
-            at = (rows[row], *pair)
-            squared = (delta[at] + ratio[at] * nodes[1][:d, node].T).square().sum(-1)
-            change = (squared <= reach[:, other][at]).to(count) - held[row, *pair, node]
-            count.index_put_((rows[row], pair[0], node), change, accumulate=True)
-    return count
+    single = slip < SURE * reach
+    parts = delta, ratio, reach, terms, room, slip
+    if single.all():
+        return _decided(nodes, *parts)
+    held = torch.empty(len(terms), nodes[0].shape[1], dtype=torch.float32, device=delta.device)
+    for pairs, some in ((single.nonzero()[:, 0], nodes), ((~single).nonzero()[:, 0], nodes[1:])):
+        if len(pairs):
+            held[pairs] = _decided(some, *(x[pairs] for x in parts))
+    return held
+
+
+def _decided(
+    nodes: tuple[Tensor, ...],
+    delta: Tensor,
+    ratio: Tensor,
+    reach: Tensor,
+    terms: Tensor,
+    room: Tensor,
+    slip: Tensor,
+) -> Tensor:
+    """`_held` in the first precision of `nodes`; where that is not the full one, nodes next to an edge in full."""
+    powers = nodes[0]
+    excess = (terms.to(powers) @ powers).sub_(room[:, None].to(powers))
+    inside = torch.le(excess, 0.0).float()
+    if powers.dtype == torch.float32:
+        near = (excess.abs_() <= slip[:, None].to(powers)).view(-1).nonzero()[:, 0]
+        at, node = near // excess.shape[1], near % excess.shape[1]
+        squared = (delta[at] + ratio[at] * nodes[1][: delta.shape[-1], node].T).square().sum(-1)
+        inside[at, node] = (squared <= reach[at]).float()
+    return inside
 
 
 def intersection_volume(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,15 +28,36 @@ from cbdl.credal.euclidean.montecarlo import (
 )
 from cbdl.credal.solvers.simplex import minimise
 
-_CHUNK, _CACHE = 1 << 25, 1 << 22
+_CHUNK, _CACHE = 1 << 26, 1 << 21
 """Bytes of the nodes on which weights are found together, and of those that are worked on at a time."""
 
 _INSIDE = 1e-9
 """So far inside the simplex the search for weights begins."""
 
-EPS32 = torch.finfo(torch.float32).eps
-_SLIP = 1e-3
-"""Errors of log ratios up to which single precision is used; they are typically a hundredth of it."""
+_FEWER, _ROUGH = 8, 1e-4
+"""Weights are first found on so many times fewer nodes, to this gap."""
+
+_SLIP, _FINE = 1e-3, 3e-6
+"""Errors of log ratios up to which single precision is used (they are typically a hundredth of it), and the standard
+error below which its answer is computed again in full: rounding stays far below what simulation can tell."""
+
+
+class _Precision(NamedTuple):
+    """In which numbers, to which gap and in how many steps weights are found; what counts for nothing.
+
+    Shares of a density below exp(nothing) are raised to it; a mixture below `deep` comes from logarithms.
+    """
+
+    dtype: torch.dtype
+    tolerance: float
+    steps: int
+    nothing: float
+    deep: float
+    tiny: float
+
+
+_SINGLE = _Precision(torch.float32, 1e-5, 6, -40.0, 1e-12, 1e-37)
+_DOUBLE = _Precision(torch.float64, 1e-9, 80, -math.inf, 1e-290, 0.0)
 
 
 def maximise_information(loc: Tensor, scale: Tensor, linear: Tensor, samples: int, seed: int) -> Optimum:
@@ -55,37 +77,56 @@ def maximise_information(loc: Tensor, scale: Tensor, linear: Tensor, samples: in
     if m == 1:
         zero = linear.new_zeros(linear.shape[0])
         return Optimum(linear[:, 0].clone(), zero, torch.ones_like(linear), zero.clone())
-    nodes = Nodes(samples, seed)
-    size = REPLICATES << max(0, math.ceil(math.log2(samples / REPLICATES)))
-    cached = {"per_set": 8 * m * m * size, "memory": _CACHE}
-
-    def solve(loc: Tensor, scale: Tensor, linear: Tensor) -> tuple[Tensor, ...]:
-        loc, scale = disagreeing_first(loc, scale)
-        rho = loc.new_empty(len(loc), m, m, size)
-        (slope,) = in_chunks(
-            lambda a, s, out: (_shares(_log_ratios(nodes, 0, a, s), out),), loc, scale, rho, **cached
-        )
-        # At an optimum beta_j <= exp(linear_j - max linear): more would only be rounding times a large
-        # number.
-        relative = linear - linear.amax(-1, keepdim=True)
-        beta = torch.minimum(_weights(rho, relative.clamp(min=-1e3) + slope, relative), relative.exp())
-        beta = beta / beta.sum(-1, keepdim=True)
-        judge = in_chunks(
-            lambda a, s, b, c: _judge(_log_ratios(nodes, 1, a, s), b, c), loc, scale, linear, beta, **cached
-        )
-        return (*judge, beta)
-
-    value, gap, error, beta = in_chunks(
-        solve, loc, scale, linear, per_set=8 * m * m * size * 2, memory=_CHUNK
-    )
+    loc, scale = disagreeing_first(loc, scale)
+    answers = _solutions(loc, scale, linear, Nodes(samples, seed), _SINGLE)
+    fine = (~(answers[2] >= _FINE)).nonzero()[:, 0]
+    if len(fine):
+        parts = _solutions(loc[fine], scale[fine], linear[fine], Nodes(samples, seed), _DOUBLE)
+        for whole, part in zip(answers, parts, strict=True):
+            whole[fine] = part
+    value, gap, error, beta = answers
     return Optimum(value, gap, beta, error)
 
 
-def _log_ratios(nodes: Nodes, stage: int, loc: Tensor, scale: Tensor) -> Tensor:
-    """(b, m, m - 1, N): log(p_k / p_j) at the nodes of P_j, for the other k; stage 0 or 1.
+def _solutions(
+    loc: Tensor, scale: Tensor, linear: Tensor, nodes: Nodes, precision: _Precision
+) -> tuple[Tensor, ...]:
+    """Value, gap, standard error (0 where single precision does not do) and weights."""
+    m, d = loc.shape[1:]
+    size = REPLICATES << max(0, math.ceil(math.log2(nodes.samples / REPLICATES)))
+    per_set = precision.dtype.itemsize * m * m * size
+    first, fresh = (
+        normal_powers(d, nodes.samples, 2 * nodes.seed + stage, loc.device, precision.dtype)
+        for stage in (0, 1)
+    )
 
-    The products are made in single precision where their rounding is far below what simulation can tell; what is made
-    of them is in full, so that all that is small stays as small as it is.
+    def solve(loc: Tensor, scale: Tensor, linear: Tensor) -> tuple[Tensor, ...]:
+        *polynomial, single = _polynomials(loc, scale, precision)
+        rho = loc.new_empty(len(loc), m, m, size, dtype=precision.dtype)
+        (slope,) = in_chunks(
+            lambda a, b, c, out: (_shares(_log_ratios(first, a, b, c, precision), out, precision),),
+            *polynomial,
+            rho,
+            per_set=per_set,
+            memory=_CACHE,
+        )
+        beta = _weights(rho, slope, linear - linear.amax(-1, keepdim=True), precision)
+        value, gap, error = in_chunks(
+            lambda a, b, c, own, w: _judge(_log_ratios(fresh, a, b, c, precision), own, w, precision),
+            *polynomial,
+            linear,
+            beta,
+            per_set=per_set,
+            memory=_CACHE,
+        )
+        return value, gap, torch.where(single, error, 0.0), beta
+
+    return in_chunks(solve, loc, scale, linear, per_set=2 * per_set, memory=_CHUNK)
+
+
+def _polynomials(loc: Tensor, scale: Tensor, precision: _Precision) -> tuple[Tensor, ...]:
+    """log(p_k / p_j) at the nodes of P_j: terms (b, m, m - 1, 2 d) of nodes and their squares, the height, its part
+    that is the ratio of scales, and for which sets the precision does.
     """
     m, d = loc.shape[1:]
     other = others(m, loc.device)
@@ -94,33 +135,42 @@ def _log_ratios(nodes: Nodes, stage: int, loc: Tensor, scale: Tensor) -> Tensor:
     terms = torch.cat([-delta * ratio, (1 - ratio) * (1 + ratio) / 2], -1)
     shift = ratio.log().sum(-1, keepdim=True)
     height = shift - delta.square().sum(-1, keepdim=True) / 2
-    key = d, nodes.samples, 2 * nodes.seed + stage, loc.device
-    if EPS32 * float(terms.norm(dim=-1).amax()) * math.sqrt(d) < _SLIP:
-        return (terms.float() @ normal_powers(*key, torch.float32)) + height
-    exact = normal_powers(*key, torch.float64)
+    large = torch.maximum(terms.norm(dim=-1) * math.sqrt(d), height[..., 0].abs()).amax((1, 2))
+    enough = torch.finfo(precision.dtype).eps * large < _SLIP
+    return *(x.to(precision.dtype) for x in (terms, height, shift)), enough | (precision is _DOUBLE)
+
+
+def _log_ratios(
+    powers: Tensor, terms: Tensor, height: Tensor, shift: Tensor, precision: _Precision
+) -> Tensor:
+    """(b, m, m - 1, N): log(p_k / p_j) at the nodes of P_j, for the other k."""
+    logs = (terms @ powers).add_(height)
+    if precision is _SINGLE:
+        return logs
     # Large numbers may cancel to the worse: a squared distance is at least 0.
-    return torch.minimum((terms @ exact).add_(height), exact[d:].sum(0) / 2 + shift)
+    return torch.minimum(logs, powers[len(powers) // 2 :].sum(0) / 2 + shift)
 
 
-def _relative(logs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """From log(p_k / p_j): the largest of all logs, own included, (b, m, N), and p_j and p_k relative to it."""
+def _relative(logs: Tensor) -> tuple[Tensor, Tensor]:
+    """From log(p_k / p_j): log p_j (b, m, N) and log p_k relative to the largest of all, own included."""
     top = logs.amax(2).clamp_(min=0)
-    return top, (-top).exp_(), (logs - top[:, :, None]).exp_()
+    return -top, logs.sub_(top[:, :, None])
 
 
-def _shares(logs: Tensor, rho: Tensor) -> Tensor:
+def _shares(logs: Tensor, rho: Tensor, precision: _Precision) -> Tensor:
     """E_r rho_k log rho_k, (b, m); `rho` (b, m, m, N) is filled: the own first and then the others, at P_j's nodes."""
-    m = logs.shape[1]
-    top = logs.amax(2).clamp_(min=0)
-    torch.neg(top, out=rho[:, :, 0])
-    torch.sub(logs, top[:, :, None], out=rho[:, :, 1:])
-    total = rho.exp_().sum(2)
+    m, N = logs.shape[1], logs.shape[-1]
+    own, rest = _relative(logs)
+    torch.exp(own.clamp_(min=precision.nothing), out=rho[:, :, 0])
+    torch.exp(rest.clamp_(min=precision.nothing), out=rho[:, :, 1:])
+    total = rho.sum(2)
     rho *= (m / total)[:, :, None]
-    level = total.log_().add_(top).sub_(math.log(m))
-    means = torch.empty_like(rho[..., 0])
-    means[:, :, 0] = -(rho[:, :, 0] * level).mean(-1)
-    means[:, :, 1:] = logs.sub_(level[:, :, None]).mul_(rho[:, :, 1:]).mean(-1)
-    return _folded(means) / m
+    sums = torch.empty_like(rho[..., 0])
+    sums[:, :, 0] = own.mul_(rho[:, :, 0]).sum(-1)
+    sums[:, :, 1:] = rest.mul_(rho[:, :, 1:]).sum(-1)
+    # The product from this side is several times as fast.
+    sums -= (total.log_().sub_(math.log(m))[:, :, None] @ rho.mT)[:, :, 0]
+    return _folded(sums.double()) / (m * N)
 
 
 def _own_first(m: int, device: torch.device) -> Tensor:
@@ -141,19 +191,21 @@ class _Information:
     Sets that left are dropped with the next Hessian.
     """
 
-    def __init__(self, rho: Tensor, slope: Tensor) -> None:
+    def __init__(self, rho: Tensor, slope: Tensor, tiny: float) -> None:
         b, m, _, N = rho.shape
+        self.tiny = tiny
         self.rho, self.slope, self.count = rho.view(b * m, m, N), slope, m * N
         self.order = _own_first(m, rho.device)
         self.place = self.order.argsort(-1)
         # E_r rho_j = 1 on the nodes only nearly: its gradient belongs to the function.
-        self.one = _folded(rho.sum(-1)) / self.count
+        self.one = _folded(rho.sum(-1).double()) / self.count
 
     def __call__(self, beta: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
         b, m = beta.shape
-        self.s = torch.bmm(beta[:, self.order].view(b * m, 1, m), self.rho)[:, 0]
+        share = beta.to(self.rho)[:, self.order].view(b * m, 1, m)
+        self.s = torch.bmm(share, self.rho)[:, 0].clamp_(min=self.tiny)
         each = torch.bmm(self.s.log()[:, None], self.rho.mT)  # from this side, several times as fast
-        cross = _folded(each.view(b, m, m)) / self.count
+        cross = _folded(each.view(b, m, m).double()) / self.count
         gradient = cross + self.one - self.slope
         return (beta * (cross - self.slope)).sum(-1), gradient, self._hessian
 
@@ -167,41 +219,70 @@ class _Information:
             lambda r, s: (torch.bmm(r / s[:, None], r.mT),),
             self.rho,
             self.s,
-            per_set=16 * m * self.s.shape[1],
+            per_set=2 * self.rho.element_size() * m * self.s.shape[1],
             memory=_CACHE,
         )
         strata = torch.arange(m, device=stay.device)[:, None, None]
-        return (
-            each.view(-1, m, m, m)[:, strata, self.place[:, :, None], self.place[:, None]].sum(1) / self.count
-        )
+        each = each.view(-1, m, m, m)[:, strata, self.place[:, :, None], self.place[:, None]]
+        return each.double().sum(1) / self.count
 
 
-def _weights(rho: Tensor, slope: Tensor, relative: Tensor) -> Tensor:
-    """(b, m): the best weights on the nodes, from those that are right for extremes far apart."""
-    start = relative.softmax(-1).clamp(min=_INSIDE)
-    start = start / start.sum(-1, keepdim=True)
-    objective = _Information(rho, slope)
-    return minimise(objective, *slope.shape, device=rho.device, tolerance=1e-9, start=start).point
+def _weights(rho: Tensor, slope: Tensor, relative: Tensor, precision: _Precision) -> Tensor:
+    """(b, m): the best weights on the nodes: from those that are right for extremes far apart, on few nodes first."""
+    slope = relative.clamp(min=-1e3) + slope
+    few = rho.view(*rho.shape[:-1], REPLICATES, -1)[..., : rho.shape[-1] // (_FEWER * REPLICATES)].flatten(-2)
+    start = relative.softmax(-1)
+    for nodes, tolerance in ((few, _ROUGH), (rho, precision.tolerance)):
+        if nodes.shape[-1] == 0:
+            continue
+        start = start.clamp(min=_INSIDE)
+        start = minimise(
+            _Information(nodes, slope, precision.tiny),
+            *slope.shape,
+            device=rho.device,
+            tolerance=tolerance,
+            max_steps=precision.steps,
+            start=start / start.sum(-1, keepdim=True),
+        ).point
+    # At an optimum beta_j <= exp(linear_j - max linear): more would only be rounding times a large number.
+    beta = torch.minimum(start, relative.exp())
+    return beta / beta.sum(-1, keepdim=True)
 
 
-def _judge(logs: Tensor, linear: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _judge(
+    logs: Tensor, linear: Tensor, beta: Tensor, precision: _Precision
+) -> tuple[Tensor, Tensor, Tensor]:
     """Value, gap and standard error of the mixture beta (b, m) on fresh nodes, log(p_k / p_j) (b, m, m - 1, N)."""
-    b, m = logs.shape[:2]
-    other = others(m, logs.device)
-    top, own, rest = _relative(logs)
+    b, m, _, N = logs.shape
+    part = beta.to(logs)
+    share = part[:, others(m, logs.device)][:, :, None]
+    log_own, log_rest = _relative(logs)
+    own, rest = log_own.exp(), log_rest.clamp(min=precision.nothing).exp_()
+    mixed = (share @ rest)[:, :, 0].addcmul_(own, part[..., None])
+    level = _log_mixture(mixed, log_own, log_rest, beta, precision.deep)
     weight = m / (own + rest.sum(2))
-    mixed = (beta[:, other][:, :, None] @ rest)[:, :, 0].addcmul_(own, beta[..., None])
-    level = mixed.log().add_(top)
-    deep = (mixed < 1e-290).nonzero(as_tuple=True)
-    if len(deep[0]):
-        at = logs[deep[0], deep[1], :, deep[2]] + beta.log()[:, other][deep[:2]]
-        level[deep] = torch.logaddexp(at.logsumexp(-1), beta.log()[deep[:2]])
-    own, rest = own * weight, rest.mul_(weight[:, :, None])
-    means = logs.new_empty(b, m, m, REPLICATES)
-    means[:, :, 0] = -(own * level).view(b, m, REPLICATES, -1).mean(-1)
-    means[:, :, 1:] = logs.sub_(level[:, :, None]).mul_(rest).view(b, m, m - 1, REPLICATES, -1).mean(-1)
-    divergence = _folded(means) / m  # (b, m, REPLICATES)
-    information = (beta[..., None] * divergence).sum(1)
+    own_term, terms = log_own.mul_(own), log_rest.mul_(rest)
+    each = (share @ terms)[:, :, 0].addcmul_(own_term, part[..., None])
+    each = each.addcmul_(mixed, level, value=-1).mul_(weight)
+    level *= weight
+    sums = logs.new_empty(b, m, m)
+    sums[:, :, 0] = (own_term.mul_(weight) - own.mul_(level)).sum(-1)
+    sums[:, :, 1:] = (weight[:, :, None] @ terms.mT - level[:, :, None] @ rest.mT)[:, :, 0]
+    divergence = _folded(sums.double()) / (m * N)
+    information = each.view(b, m, REPLICATES, -1).mean(-1).double().mean(1)
     value = torch.where(beta > 0, beta * linear, 0.0).sum(-1) + information.mean(-1)
-    bound = (linear + divergence.mean(-1)).amax(-1)
+    bound = (linear + divergence).amax(-1)
     return value, (bound - value).clamp(min=0), standard_error(information)
+
+
+def _log_mixture(mixed: Tensor, log_own: Tensor, log_rest: Tensor, beta: Tensor, least: float) -> Tensor:
+    """(b, m, N): log of the mixture; where it is below `least`, of the logarithms of its parts."""
+    level = mixed.log()
+    deep = (mixed < least).nonzero(as_tuple=True)
+    if len(deep[0]):
+        row, stratum, node = deep
+        log_beta = beta.log()
+        at = log_rest[row, stratum, :, node] + log_beta[:, others(beta.shape[1], beta.device)][row, stratum]
+        own = log_own[deep] + log_beta[row, stratum]
+        level[deep] = torch.logaddexp(at.logsumexp(-1), own).to(level)
+    return level

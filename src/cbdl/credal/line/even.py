@@ -30,6 +30,9 @@ MOST = 32768
 OVER = 2
 """Nodes for each one of the coarsest grid."""
 
+_WIDER, _WORTH = 3.0, 0.7
+"""Components so many times as wide as most are summed apart, if the others then need at most such a share of nodes."""
+
 _BLOCK = 16
 _CACHE = 1 << 23
 """Bytes of the terms of all components that are worked on at a time."""
@@ -123,18 +126,52 @@ def even_grid(sets: Extremes, N: int, over: int = OVER) -> EvenGrid:
     loc = torch.where(there, sets.loc - low[:, None, None], 0.0)
     scale = torch.where(there, sets.scale, smallest[:, None, None])
     unit = smallest[:, None, None] / scale
-    first, height = -loc / scale, sets.weights * unit / math.sqrt(2 * math.pi)
-    chunk = max(1, _CACHE // (8 * N * loc[0].numel()))
-    rows = max(_BLOCK, _CACHE // (8 * chunk * loc[0].numel()) // _BLOCK * _BLOCK)
-    p = loc.new_empty(*loc.shape[:2], N)
-    for i in range(0, len(sets), chunk):
-        some = slice(i, i + chunk)
-        for n in range(0, N, rows):
-            count = min(rows, N - n)
-            p[some, :, n : n + count] = _sums(first[some], step * unit[some], height[some], n, count)
+    first, each, height = -loc / scale, step * unit, sets.weights * unit / math.sqrt(2 * math.pi)
+    wide = _wide(sets)
+    start, count = _window(sets, ~wide, low, step * smallest, N)
+    if count > _WORTH * N:
+        p = _on_nodes(first, each, height, N)
+    else:
+        p = _on_nodes(first[..., wide], each[..., wide], height[..., wide], N)
+        first, each, height = (x[..., ~wide] for x in (first, each, height))
+        inner = _on_nodes(torch.addcmul(first, each, start[:, None, None].to(each)), each, height, count)
+        place = start[:, None] + torch.arange(count, device=start.device)
+        p.scatter_add_(2, place[:, None].expand_as(inner), inner)
     if over > 1:
         p = torch.fft.irfft(torch.fft.rfft(p), n=N * over).mul_(over).clamp_min_(0)
     return EvenGrid(p, smallest.new_full((len(sets),), step / over), smallest)
+
+
+def _wide(sets: Extremes) -> Tensor:
+    """(M,): which components are much wider than most others in some set, as the tails of predictives are."""
+    typical = sets.scale.flatten(1).median(-1).values
+    return (sets.scale > _WIDER * typical[:, None, None]).flatten(0, 1).any(0)
+
+
+def _window(sets: Extremes, some: Tensor, low: Tensor, step: Tensor, N: int) -> tuple[Tensor, int]:
+    """(B,) the nodes at which some of the components begin to count, and how many nodes do from there on."""
+    if bool(some.all()) or not bool(some.any()):
+        return torch.zeros_like(low, dtype=torch.int64), N
+    least, most, _ = _reach(Extremes(*(x[..., some] for x in (sets.loc, sets.scale, sets.weights))))
+    # Where none of them is there, none has to be looked at.
+    least, most = (torch.where(torch.isfinite(x), x, low) for x in (least, most))
+    start, end = ((least - low) / step).floor(), ((most - low) / step).ceil()
+    count = min(N, (int((end - start).amax()) // _BLOCK + 1) * _BLOCK)
+    return start.to(torch.int64).clamp(0, N - count), count
+
+
+def _on_nodes(first: Tensor, step: Tensor, height: Tensor, N: int) -> Tensor:
+    """(B, m, N): the sums of all components, a few sets and nodes at a time."""
+    size = first[0].numel()
+    chunk = max(1, _CACHE // (8 * N * size))
+    rows = max(_BLOCK, _CACHE // (8 * chunk * size) // _BLOCK * _BLOCK)
+    p = first.new_empty(*first.shape[:2], N)
+    for i in range(0, len(first), chunk):
+        some = slice(i, i + chunk)
+        for n in range(0, N, rows):
+            count = min(rows, N - n)
+            p[some, :, n : n + count] = _sums(first[some], step[some], height[some], n, count)
+    return p
 
 
 def _sums(first: Tensor, step: Tensor, height: Tensor, start: int, count: int) -> Tensor:
