@@ -10,6 +10,10 @@ probabilities of the network, the likelihood that labels the background as class
 The data hold no background, so that they prefer none of the J: all of them are kept, as the extremes of a credal set.
 Among training rows it is nearly the one distribution p; far away it is every distribution there is. Nothing is trained:
 means and covariances of rows whose classes are known are enough.
+
+The network's outputs are seen as well, by one number: sum_y p(y) log p(y), the log likelihood that the network expects
+of its own answer. A row of which it is less sure than of nearly all held-out rows is one that it does not know. Where
+doubt is common among held-out rows this says little, where it is rare much.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -57,33 +61,62 @@ class Layer:
         return torch.nn.functional.logsigmoid((self.log_density(z) - self.level) / self.unit)
 
 
+@dataclass(frozen=True)
+class Outputs:
+    """What the outputs say: `level` and `unit` as of a layer."""
+
+    level: float
+    unit: float
+
+    @staticmethod
+    def log_density(p: Tensor) -> Tensor:
+        """(n,): the log likelihood that the network expects of its own answer, which is minus the entropy."""
+        return torch.xlogy(p, p).sum(-1)
+
+    def log_known(self, p: Tensor) -> Tensor:
+        """(n,): the log probability that a row of which the network is so sure is no background."""
+        return torch.nn.functional.logsigmoid((self.log_density(p) - self.level) / self.unit)
+
+
 @dataclass(frozen=True, eq=False)
 class Background:
     """The background of a network, layer by layer."""
 
     layers: tuple[Layer, ...]
     """What each layer sees, in the order in which features are given."""
+    outputs: Outputs | None = None
+    """What its outputs say; None where nobody gave them."""
 
-    def known(self, features: Views) -> Array:
-        """(n,): the probability that no layer sees background.
+    def known(self, features: Views, probs: ArrayLike | None = None) -> Array:
+        """(n,): the probability that neither a layer nor the outputs see background.
 
         - `features`: of new rows, (n, D) or one matrix per layer, as they were given for the training rows
+        - `probs`: the network's probabilities (n, J) of the same rows, if those of held-out rows were given
         """
+        if (probs is None) != (self.outputs is None):
+            missing = "probs of these rows too" if probs is None else "those of held-out rows to background()"
+            raise ValueError(f"probs are given of some rows alone; give {missing}")
         views = _views(features, "features", tuple(len(own.center) for own in self.layers))
         value = sum((own.log_known(z) for own, z in zip(self.layers, views, strict=True)), torch.zeros(()))
+        if self.outputs is not None:
+            value = value + self.outputs.log_known(_probs(probs, "probs", len(views[0])))
         known = torch.as_tensor(value).exp()
         return known if _are_tensors(features) else known.numpy()
 
 
-def background(features: Views, y: ArrayLike, held_out: Views, share: float = 0.01) -> Background:
+def background(
+    features: Views, y: ArrayLike, held_out: Views, share: float = 0.01, probs: ArrayLike | None = None
+) -> Background:
     """The background of a network, from what its layers see of rows whose classes are known.
 
-    At the median of held-out rows the odds against background are 99 to 1. Layers share the odds and the share evenly.
+    At the median of held-out rows the odds against background are 99 to 1. Layers, and the outputs where they are
+    given, share the odds and the share evenly.
 
     - `features`: of training rows, (N, D) or one matrix per layer
     - `y`: their labels (N,)
     - `held_out`: the features of rows that the network was not trained on
     - `share`: about so many of the held-out rows are more likely background than not
+    - `probs`: the network's probabilities (n, J) of the held-out rows; it is surer of training rows than of new ones
 
     >>> rng = np.random.default_rng(0)
     >>> y = np.arange(400) % 2
@@ -101,37 +134,57 @@ def background(features: Views, y: ArrayLike, held_out: Views, share: float = 0.
     if len(labels) != len(views[0]):
         raise ValueError(f"y has {len(labels)} labels for {len(views[0])} rows of features; give one each")
     others = _views(held_out, "held_out", tuple(z.shape[1] for z in views))
-    return Background(
-        tuple(_layer(z, labels, other, len(views), share) for z, other in zip(views, others, strict=True))
-    )
+    judges = len(views) + (probs is not None)
+    layers = []
+    for z, other in zip(views, others, strict=True):
+        own = Layer(*_normals(z, labels), 0.0, 1.0)
+        level, unit = _border(own.log_density(other), judges, share)
+        layers.append(replace(own, level=level, unit=unit))
+    if probs is None:
+        return Background(tuple(layers))
+    density = Outputs.log_density(_probs(probs, "probs", len(others[0])))
+    return Background(tuple(layers), Outputs(*_border(density, judges, share)))
 
 
-def _layer(z: Tensor, labels: Tensor, held_out: Tensor, layers: int, share: float) -> Layer:
-    own = Layer(*_normals(z, labels), 0.0, 1.0)
-    density = own.log_density(held_out)
-    level, middle = (float(torch.quantile(density, q)) for q in (share / layers, 0.5))
-    return replace(own, level=level, unit=max(middle - level, 1e-12) / math.log(ODDS * layers))
+def _border(density: Tensor, judges: int, share: float) -> tuple[float, float]:
+    """Level and unit of one of the judges, from the log densities of held-out rows."""
+    level, middle = (float(torch.quantile(density, q)) for q in (share / judges, 0.5))
+    return level, max(middle - level, 1e-12) / math.log(ODDS * judges)
 
 
-def with_background(probs: ArrayLike, known: ArrayLike) -> IntervalCredalSet:
-    """The box of all members' sets: from the smallest known p(y) to the largest known p(y) + 1 - known, class by class.
+def with_background(
+    probs: ArrayLike, known: ArrayLike, networks: Literal["box", "average"] = "box"
+) -> IntervalCredalSet:
+    """The set of all labels of the background: from known p(y) to known p(y) + 1 - known, class by class.
 
-    - `probs`: the members' probabilities (..., m, J)
-    - `known`: the probability (..., m) that a row is no background, by member
+    Of several networks either the box of their sets, as members of their own; or, where they are draws of one
+    posterior, the set of their averages, label by label. How far draws differ is then no ignorance of the set, and
+    their doubt is judged by the background if it is given the outputs.
 
-    >>> with_background([[[0.9, 0.1]]], [[0.5]]).lower
-    array([[0.45, 0.05]])
+    - `probs`: the networks' probabilities (..., m, J)
+    - `known`: the probability (..., m) that a row is no background, by network
+    - `networks`: "box" or "average"
+
+    >>> probs, known = [[[0.9, 0.1], [0.5, 0.5]]], [[0.5, 0.5]]
+    >>> with_background(probs, known).lower
+    array([[0.25, 0.05]])
+    >>> with_background(probs, known, "average").lower
+    array([[0.35, 0.15]])
     """
+    if networks not in ("box", "average"):
+        raise ValueError(f"networks is {networks!r}; it is 'box' or 'average'")
     p = torch.as_tensor(probs, dtype=torch.float64)
     k = torch.as_tensor(known, dtype=torch.float64).unsqueeze(-1)
     if p.shape[:-1] != k.shape[:-1]:
         raise ValueError(
             f"probs has shape {tuple(p.shape)}, known {tuple(k.shape[:-1])}; give one number per member"
         )
-    low = (k * p).amin(-2)
-    high = torch.maximum(low, (k * p + (1 - k)).amax(-2)).clamp_max(
-        1.0
-    )  # where k = 1, rounding may cross them
+    if networks == "average":
+        p, k = (k * p).mean(-2, keepdim=True), k.mean(-2, keepdim=True)
+        low, high = p.squeeze(-2), (p + (1 - k)).squeeze(-2)
+    else:
+        low, high = (k * p).amin(-2), (k * p + (1 - k)).amax(-2)
+    high = torch.maximum(low, high).clamp_max(1.0)  # where k = 1, rounding may cross them
     ends = (low, high) if isinstance(probs, Tensor) else (low.numpy(), high.numpy())
     return IntervalCredalSet(*ends)
 
@@ -149,6 +202,16 @@ def _normals(z: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     values, vectors = torch.linalg.eigh(rest.T @ rest / len(x))
     whiten = vectors / (values.clamp_min(0) + RIDGE).sqrt()
     return center, whiten / scale.unsqueeze(1), means[hot.sum(0) > 0] @ whiten
+
+
+def _probs(given: ArrayLike | None, name: str, rows: int) -> Tensor:
+    """(rows, J) in float64, checked."""
+    p = torch.as_tensor(given, dtype=torch.float64).detach()
+    if p.ndim != 2 or len(p) != rows:
+        raise ValueError(f"{name} has shape {tuple(p.shape)}; give (rows, classes) of the {rows} rows")
+    if not ((p >= 0).all() and (p.sum(-1) - 1).abs().max() < 1e-3):
+        raise ValueError(f"{name} has rows that are no probabilities; give softmax(logits)")
+    return p
 
 
 def _are_tensors(given: Views) -> bool:
