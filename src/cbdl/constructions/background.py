@@ -2,8 +2,8 @@
 
 A network that was trained on ten classes spreads probability over ten classes, whatever it is shown. Here what its
 layers see, z_1, ..., z_L, has densities: in every layer each class is a Normal around its mean, and beside the classes
-there is a background. With known(z) = prod_l known_l(z_l) the probability that no layer sees background, and p the
-probabilities of the network, the likelihood that labels the background as class k says
+there is a background. With known(z) the probability that a row is no background, and p the probabilities of the
+network, the likelihood that labels the background as class k says
 
     p_k(y) = known(z) p(y) + (1 - known(z)) [y = k],    k = 1, ..., J.
 
@@ -14,6 +14,10 @@ means and covariances of rows whose classes are known are enough.
 The network's outputs are seen as well, by one number: sum_y p(y) log p(y), the log likelihood that the network expects
 of its own answer. A row of which it is less sure than of nearly all held-out rows is one that it does not know. Where
 doubt is common among held-out rows this says little, where it is rare much.
+
+Evidence adds up: the log odds of known(z) are those of all layers and, twice, of the outputs, on the scale of held-out
+rows. That one of them finds a row ordinary counts for 99 to 1 at most, so that the rest do not outvote one that has
+never seen the like.
 """
 
 from __future__ import annotations
@@ -31,6 +35,8 @@ from cbdl.credal import Array, ArrayLike, IntervalCredalSet
 
 ODDS = 99.0
 """Odds of the classes against the background at the median of held-out rows."""
+TWICE = 2.0
+"""What the outputs count for, beside each of the layers, which all see the same image."""
 RIDGE = 1e-3
 """Added to the variances of standardised features, so that directions without any variance have a density."""
 
@@ -56,9 +62,9 @@ class Layer:
         """(n,): under the likeliest class, up to a constant: minus half the squared distance to the nearest mean."""
         return -0.5 * torch.cdist((z - self.center) @ self.transform, self.means).amin(1).square()
 
-    def log_known(self, z: Tensor) -> Tensor:
-        """(n,): the log probability that the layer sees no background."""
-        return torch.nn.functional.logsigmoid((self.log_density(z) - self.level) / self.unit)
+    def evidence(self, z: Tensor) -> Tensor:
+        """(n,): the log odds against background, by this layer."""
+        return _evidence((self.log_density(z) - self.level) / self.unit)
 
 
 @dataclass(frozen=True)
@@ -73,9 +79,9 @@ class Outputs:
         """(n,): the log likelihood that the network expects of its own answer, which is minus the entropy."""
         return torch.xlogy(p, p).sum(-1)
 
-    def log_known(self, p: Tensor) -> Tensor:
-        """(n,): the log probability that a row of which the network is so sure is no background."""
-        return torch.nn.functional.logsigmoid((self.log_density(p) - self.level) / self.unit)
+    def evidence(self, p: Tensor) -> Tensor:
+        """(n,): the log odds against background of a row of which the network is so sure."""
+        return TWICE * _evidence((self.log_density(p) - self.level) / self.unit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,9 +92,13 @@ class Background:
     """What each layer sees, in the order in which features are given."""
     outputs: Outputs | None = None
     """What its outputs say; None where nobody gave them."""
+    level: float = 0.0
+    """Of the evidence of all of them: where a row is as likely background as not."""
+    unit: float = 1.0
+    """The evidence that makes a nat of the odds."""
 
     def known(self, features: Views, probs: ArrayLike | None = None) -> Array:
-        """(n,): the probability that neither a layer nor the outputs see background.
+        """(n,): the probability that a row is no background.
 
         - `features`: of new rows, (n, D) or one matrix per layer, as they were given for the training rows
         - `probs`: the network's probabilities (n, J) of the same rows, if those of held-out rows were given
@@ -97,11 +107,16 @@ class Background:
             missing = "probs of these rows too" if probs is None else "those of held-out rows to background()"
             raise ValueError(f"probs are given of some rows alone; give {missing}")
         views = _views(features, "features", tuple(len(own.center) for own in self.layers))
-        value = sum((own.log_known(z) for own, z in zip(self.layers, views, strict=True)), torch.zeros(()))
-        if self.outputs is not None:
-            value = value + self.outputs.log_known(_probs(probs, "probs", len(views[0])))
-        known = torch.as_tensor(value).exp()
+        p = None if probs is None else _probs(probs, "probs", len(views[0]))
+        known = torch.sigmoid((self.evidence(views, p) - self.level) / self.unit)
         return known if _are_tensors(features) else known.numpy()
+
+    def evidence(self, views: Sequence[Tensor], probs: Tensor | None) -> Tensor:
+        """(n,): of all layers and the outputs, added up."""
+        own = [layer.evidence(z) for layer, z in zip(self.layers, views, strict=True)]
+        if self.outputs is not None and probs is not None:
+            own.append(self.outputs.evidence(probs))
+        return torch.stack(own).sum(0)
 
 
 def background(
@@ -109,13 +124,13 @@ def background(
 ) -> Background:
     """The background of a network, from what its layers see of rows whose classes are known.
 
-    At the median of held-out rows the odds against background are 99 to 1. Layers, and the outputs where they are
-    given, share the odds and the share evenly.
+    At the median of held-out rows the odds against background are 99 to 1, and about a `share` of them is more likely
+    background than not.
 
     - `features`: of training rows, (N, D) or one matrix per layer
     - `y`: their labels (N,)
     - `held_out`: the features of rows that the network was not trained on
-    - `share`: about so many of the held-out rows are more likely background than not
+    - `share`: between 0 and 0.5
     - `probs`: the network's probabilities (n, J) of the held-out rows; it is surer of training rows than of new ones
 
     >>> rng = np.random.default_rng(0)
@@ -123,7 +138,7 @@ def background(
     >>> rows = rng.normal(size=(400, 3)) + 4 * y[:, None]
     >>> own = background(rows[:300], y[:300], rows[300:])
     >>> own.known(np.array([[0.0, 0, 0], [4, 4, 4], [9, -9, 0]])).round(2)
-    array([1., 1., 0.])
+    array([0.99, 0.99, 0.  ])
     """
     if not 0 < share < 0.5:
         raise ValueError(
@@ -138,18 +153,27 @@ def background(
     layers = []
     for z, other in zip(views, others, strict=True):
         own = Layer(*_normals(z, labels), 0.0, 1.0)
-        level, unit = _border(own.log_density(other), judges, share)
+        level, unit = _border(own.log_density(other), share / judges, ODDS * judges)
         layers.append(replace(own, level=level, unit=unit))
-    if probs is None:
-        return Background(tuple(layers))
-    density = Outputs.log_density(_probs(probs, "probs", len(others[0])))
-    return Background(tuple(layers), Outputs(*_border(density, judges, share)))
+    outputs = p = None
+    if probs is not None:
+        p = _probs(probs, "probs", len(others[0]))
+        outputs = Outputs(*_border(Outputs.log_density(p), share / judges, ODDS * judges))
+    ground = Background(tuple(layers), outputs)
+    level, unit = _border(ground.evidence(others, p), share, ODDS)
+    return replace(ground, level=level, unit=unit)
 
 
-def _border(density: Tensor, judges: int, share: float) -> tuple[float, float]:
-    """Level and unit of one of the judges, from the log densities of held-out rows."""
-    level, middle = (float(torch.quantile(density, q)) for q in (share / judges, 0.5))
-    return level, max(middle - level, 1e-12) / math.log(ODDS * judges)
+def _border(values: Tensor, share: float, odds: float) -> tuple[float, float]:
+    """The level that a share of held-out rows is below, and the unit in which their median has these odds."""
+    level, middle = (float(torch.quantile(values, q)) for q in (share, 0.5))
+    return level, max(middle - level, 1e-12) / math.log(odds)
+
+
+def _evidence(log_odds: Tensor) -> Tensor:
+    """Log odds, of which those far above 99 to 1 count as 99 to 1."""
+    most = math.log(ODDS)
+    return most + torch.nn.functional.logsigmoid(log_odds - most)
 
 
 def with_background(
