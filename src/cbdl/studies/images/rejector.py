@@ -66,7 +66,7 @@ class Rejector:
     def parts(self, members: Floats, known: Floats, point: Floats) -> tuple[Floats, Floats]:
         """The probability (n,) of an error, and the width (n,)."""
         probs, named = powered(self.power * members), point.argmax(-1)[:, None]
-        sets = constructions.with_background(probs, known, "average")
+        sets = constructions.with_background(probs, known)
         ends = (probs.mean(1), sets.lower_probabilities(), sets.upper_probabilities())
         mean, low, high = (np.take_along_axis(np.asarray(end), named, -1)[:, 0] for end in ends)
         return 1 - mean, high - low
