@@ -1,5 +1,7 @@
 """The background: densities are those of scipy's Normals, sets are those of the listed likelihoods."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -67,6 +69,63 @@ def test_a_feature_that_never_moves_in_training_gives_strangers_away(rows):
     assert own.known(stranger).max() < 0.01
 
 
+@pytest.fixture(scope="module")
+def unsure(rows):
+    """A background of layers and outputs, held-out features, and probabilities that hold one class by their doubt."""
+    z, y = rows
+    rng = np.random.default_rng(5)
+
+    def probs(doubts):
+        return np.column_stack([1 - doubts, doubts / 2, doubts / 2])
+
+    held_out = probs(rng.beta(1, 20, 300))
+    return background(z[:600], y[:600], z[600:], share=0.1, probs=held_out), z[600:], held_out, probs
+
+
+def test_a_row_of_which_the_network_is_less_sure_than_of_held_out_rows_is_background(unsure):
+    own, inside, _, probs = unsure
+    known = [own.known(inside, probs(np.full(300, doubt))) for doubt in (0.0, 0.05, 0.3, 0.6)]
+    assert all((a > b).all() for a, b in itertools.pairwise(known))
+    assert np.median(known[0]) > 0.98
+    assert known[-1].max() < 0.01
+
+
+def test_outputs_share_odds_and_share_with_the_layers(unsure):
+    own, inside, held_out, _ = unsure
+    known = own.known(inside, held_out)
+    assert (known < 0.5).mean() == pytest.approx(0.1, abs=0.02)
+    assert np.median(known) == pytest.approx(0.99, abs=0.02)  # a row is seldom at both medians
+    entropy = -(held_out * np.log(held_out)).sum(1)
+    assert own.outputs.level == pytest.approx(-np.quantile(entropy, 0.95), rel=1e-9)
+
+
+def test_where_held_out_rows_are_doubtful_doubt_says_nothing(rows):
+    z, y = rows
+    doubtful = np.random.default_rng(6).dirichlet(np.ones(J), 300)
+    own = background(z[:600], y[:600], z[600:], probs=doubtful)
+    plain = background(z[:600], y[:600], z[600:], share=0.005)
+    probs = np.tile([[0.5, 0.3, 0.2]], (300, 1))
+    assert (own.known(z[600:], probs) > 0.75 * plain.known(z[600:])).mean() > 0.95
+
+
+def test_one_class_alone_has_no_entropy_and_is_known(unsure):
+    own, inside, *_ = unsure
+    assert np.isfinite(own.known(inside, np.tile([[1.0, 0.0, 0.0]], (300, 1)))).all()
+
+
+def test_outputs_are_given_of_all_rows_or_of_none(rows, unsure):
+    z, y = rows
+    own, inside, held_out, _ = unsure
+    with pytest.raises(ValueError, match="give probs of these rows too"):
+        own.known(inside)
+    with pytest.raises(ValueError, match="give those of held-out rows"):
+        background(z[:600], y[:600], z[600:]).known(inside, held_out)
+    with pytest.raises(ValueError, match=r"probs has shape \(299, 3\)"):
+        own.known(inside, held_out[1:])
+    with pytest.raises(ValueError, match="no probabilities"):
+        background(z[:600], y[:600], z[600:], probs=np.log(held_out))
+
+
 def test_the_set_is_the_box_of_all_networks_and_all_labels_of_the_background():
     rng = np.random.default_rng(0)
     probs, known = rng.dirichlet(np.ones(J), size=(20, 2)), rng.uniform(size=(20, 2))
@@ -77,6 +136,24 @@ def test_the_set_is_the_box_of_all_networks_and_all_labels_of_the_background():
     assert np.allclose(box.lower, hull.lower_probabilities())
     assert np.allclose(box.upper, hull.upper_probabilities())
     assert np.asarray(box.contains(probs.mean(1))).all()
+
+
+def test_draws_of_one_posterior_are_averaged_label_by_label():
+    rng = np.random.default_rng(1)
+    probs, known = rng.dirichlet(np.ones(J), size=(20, 3)), rng.uniform(size=(20, 3))
+    share = known[..., None, None]
+    labels = (share * probs[:, :, None] + (1 - share) * np.eye(J)).mean(1)  # (20, J of labels, J)
+    hull = cbdl.CategoricalCredalSet(labels)
+    box = with_background(probs, known, "average")
+    assert np.allclose(box.lower, hull.lower_probabilities())
+    assert np.allclose(box.upper, hull.upper_probabilities())
+    assert np.allclose(box.uncertainty().total, hull.upper_entropy(), atol=1e-6)
+    assert (box.upper - box.lower <= np.asarray(with_background(probs, known).upper) + 1e-12).all()
+    sure = with_background(probs, np.ones((20, 3)), "average")
+    assert np.allclose(sure.lower, probs.mean(1))
+    assert sure.uncertainty().epistemic.max() < 1e-6
+    with pytest.raises(ValueError, match="networks is 'hull'"):
+        with_background(probs, known, "hull")
 
 
 def test_what_is_known_is_the_network_and_what_is_not_is_everything():

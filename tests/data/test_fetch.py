@@ -175,3 +175,18 @@ def test_the_command_fetches_lists_and_fails_with_its_code(server, tmp_path, mon
     monkeypatch.setitem(catalogue.CATALOGUE, "set", one(server, own="md5:00"))
     code, _, err = called("data", "fetch", "set", "--folder", tmp_path / "other")
     assert (code, "could not be fetched" in err) == (1, True)
+
+
+def test_the_command_says_of_which_data_sets_a_part_is_there(tmp_path):
+    (tmp_path / "cifar-10").mkdir()
+    (tmp_path / "cifar-10" / "test_batch.bin.gz").touch()
+    _, out, _ = called("data", "list", "--folder", tmp_path)
+    assert [line.split()[:2] for line in out.splitlines()[1:]] == [
+        ["mnist", "-"],
+        ["fashion-mnist", "-"],
+        ["cifar-10", "part"],
+        ["svhn", "-"],
+    ]
+    _, out, _ = called("data", "list", "--folder", tmp_path, "--json")
+    [row] = [row for row in json.loads(out)["data"] if row["name"] == "cifar-10"]
+    assert (row["here"], row["files"]) == (False, ["test_batch.bin"])

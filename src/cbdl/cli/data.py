@@ -28,10 +28,16 @@ Where = Annotated[
 def list_(where: Where = None, as_json: Json = False) -> None:
     """Say which data sets there are and whether they are in the folder."""
     from cbdl.data.catalogue import CATALOGUE
-    from cbdl.data.fetch import folder, is_there
+    from cbdl.data.fetch import files_there, folder, is_there
 
     rows = [
-        {"name": one.name, "here": is_there(one, where), "about": one.about, "licence": one.licence}
+        {
+            "name": one.name,
+            "here": is_there(one, where),
+            "files": list(files_there(one, where)),
+            "about": one.about,
+            "licence": one.licence,
+        }
         for one in CATALOGUE.values()
     ]
     if as_json:
@@ -39,7 +45,8 @@ def list_(where: Where = None, as_json: Json = False) -> None:
         return
     typer.echo(f"in {folder(where)}:")
     for row in rows:
-        typer.echo(f"{row['name']:<14} {'here' if row['here'] else '-':<5} {row['about']} ({row['licence']})")
+        part = "here" if row["here"] else "part" if row["files"] else "-"
+        typer.echo(f"{row['name']:<14} {part:<5} {row['about']} ({row['licence']})")
 
 
 @app.command("fetch", epilog="\b\nExample:\n  cbdl data fetch mnist")

@@ -52,8 +52,13 @@ def folder(given: str | Path | None = None) -> Path:
 
 def is_there(one: DataSet, where: str | Path | None = None) -> bool:
     """Whether all files of a data set are in its folder, compressed or not."""
+    return len(files_there(one, where)) == len(one.files)
+
+
+def files_there(one: DataSet, where: str | Path | None = None) -> tuple[str, ...]:
+    """Those files of a data set that are in its folder, compressed or not, by their names without .gz."""
     place = folder(where) / one.name
-    return all((place / name).exists() or (place / f"{name}.gz").exists() for name in one.files)
+    return tuple(name for name in one.files if (place / name).exists() or (place / f"{name}.gz").exists())
 
 
 def fetch(

@@ -32,25 +32,25 @@ def test_scrambled_images_have_the_same_pixels_in_other_places():
 
 
 def test_sets_are_named_once_and_corruptions_are_those_of_the_source():
-    own = rows(DIGITS, Sizes(100, 50, 20, 10), 0)
+    own = rows(DIGITS, Sizes(100, 50, 20, 15, 10), 0)
     sets = own.sets(0)
     assert len(sets) == 2 + len(foreign.MADE) + (5 + 3) * len(DIGITS.corruptions)
-    assert len(sets["rotate 3"]()) == 10
+    assert [len(sets[name]()) for name in ("clean", "inverted", "rotate 3")] == [20, 15, 10]
     assert not torch.equal(sets["rotate 3"]().x, sets["rotate 5"]().x)
 
 
 @pytest.mark.skipif(not sources.available(), reason="needs CBDL_DATA")
 def test_foreign_rows_have_the_shape_of_ones_own():
     name = sources.available()[0]
-    own = rows(sources.SOURCES[name], Sizes(100, 50, 20, 10), 0)
+    own = rows(sources.SOURCES[name], Sizes(100, 50, 20, 15, 10), 0)
     assert [name, *own.foreign] == list(sources.available())
     for images in own.foreign.values():
-        assert images.x.shape == own.tests.x.shape
+        assert images.x.shape == (15, *own.tests.x.shape[1:])
 
 
 @pytest.mark.parametrize("net", ["lenet", "resnet8"])
 def test_a_walk_through_the_layers_ends_where_the_model_does(net):
-    own = rows(DIGITS, Sizes(200, 50, 30, 10), 0)
+    own = rows(DIGITS, Sizes(200, 50, 30, 30, 10), 0)
     model = trained("ordinary", 0, Training(net, 1, 1e-3), own.train, 0)
     x = Scale.of(own.train)(own.tests)
     logits, features = layers.seen_by(layers.network_of(model), x)

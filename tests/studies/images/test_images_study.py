@@ -8,7 +8,7 @@ import pytest
 
 from calls import called
 from cbdl import plots
-from cbdl.studies.images import answers, published, published_noises, runs
+from cbdl.studies.images import answers, members, published, published_noises, runs
 from cbdl.studies.images.lines import CREDAL, LINES
 from cbdl.studies.images.members import LINE_UPS
 from cbdl.studies.images.plans import PLANS
@@ -70,15 +70,46 @@ def test_ours_knows_what_is_foreign_and_the_papers_variance_falls_with_doubt(smo
         assert foreign["EBNN label"][rows]["aleatoric"] > foreign["EBNN label"]["clean"]["aleatoric"]
 
 
-def test_temperature_and_dropout_are_those_of_their_own_members():
+def test_temperature_dropout_and_least_share_are_those_of_their_own_members():
     """So that another one trains nobody else anew: what members are kept by names how they were trained."""
     plan = PLANS["cpu"]
     for source, own in plan.trainings.items():
-        plain = replace(own, temperature=1.0, dropout=0.1)
-        own_of = {"mean field": {"temperature": own.temperature}, "dropout": {"dropout": own.dropout}}
+        plain = replace(own, temperature=1.0, dropout=0.1, least=0.5)
+        own_of = {
+            "mean field": {"temperature": own.temperature},
+            "dropout": {"dropout": own.dropout},
+            "robust": {"least": own.least},
+        }
         for line_up in LINE_UPS:
             assert plan.training(source, line_up) == replace(plain, **own_of.get(line_up, {}))
     assert plan.training("cifar", "mean field").temperature < 1
+
+
+def test_the_background_is_asked_of_networks_alone():
+    """Members with draws do not depend on it, and asking them takes longest."""
+    plan = PLANS["smoke"]
+    keys = {}
+    for rooms in (answers.OF_POINTS, ()):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(answers, "OF_POINTS", rooms)
+            for line_up in LINE_UPS:
+                how = plan.training("digits", line_up)
+                task = answers.Asking("digits", line_up, 0, 0, how, plan.sizes["digits"], None)
+                keys.setdefault(line_up, set()).add(task.key["code"])
+    assert {name: len(own) for name, own in keys.items()} == {
+        "ordinary": 2,
+        "robust": 2,
+        "mean field": 1,
+        "dropout": 1,
+    }
+
+
+@pytest.mark.parametrize("end", ["raise SystemExit(3)", "import os; os.abort()"])
+def test_half_precision_is_left_alone_where_it_ends_a_process(monkeypatch, end):
+    monkeypatch.setattr(members, "TRIAL", end)
+    members.half_precision.cache_clear()
+    assert not members.half_precision()
+    members.half_precision.cache_clear()
 
 
 def test_a_second_run_reads_what_is_kept_and_says_the_same(smoke, monkeypatch):

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 import cbdl
-from cbdl import constructions
 from cbdl.bayes.predictive import averages
 from cbdl.credal.floor import weightings
 from cbdl.ground import files
-from cbdl.studies.images import layers
+from cbdl.studies.images import points
 from cbdl.studies.images.members import LineUp, Scale, Training, device, trained
 from cbdl.studies.images.sources import CLEAN, DIGITS, SOURCES, VALIDATION, Rows, Sizes, rows
 from cbdl.studies.shelf import Arrays, Key, file_name
@@ -27,15 +26,17 @@ JUDGED = 500
 _HERE = "studies/images"
 LEARNING = (
     *(f"{_HERE}/{name}.py" for name in ("members", "sources", "varied")),
-    *("bayes", "nets", "data/images.py", "data/formats.py", "constructions/robust.py"),
+    *("bayes", "nets", "data/images.py", "data/formats.py"),
 )
 """The code that decides what members learn."""
 ASKING = (
     *LEARNING,
-    *(f"{_HERE}/{name}.py" for name in ("answers", "layers", "foreign")),
-    *("data/corruptions", "constructions/background.py"),
+    *(f"{_HERE}/{name}.py" for name in ("answers", "foreign")),
+    "data/corruptions",
 )
 """The code that decides what they answer."""
+OF_POINTS = (*(f"{_HERE}/{name}.py" for name in ("points", "layers")), "constructions/background.py")
+"""The code that decides what members without draws answer."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,19 @@ class Asking:
         return f"{self.source} {self.line_up} {self.place} seed {self.seed}"
 
     @property
+    def is_point(self) -> bool:
+        """Whether the member is one network, without draws."""
+        return self.line_up in ("ordinary", "robust")
+
+    @property
     def key(self) -> Key:
-        return {**self._what(ASKING), "sizes": asdict(self.sizes)}
+        rooms = (*ASKING, *OF_POINTS) if self.is_point else ASKING
+        return {**self._what(rooms), "sizes": asdict(self.sizes)}
 
     def _what(self, rooms: tuple[str, ...]) -> dict[str, Any]:
         rows_of = {"train": self.sizes.train, "validation": self.sizes.validation}
+        if self.line_up == "robust":
+            rooms = (*rooms, "constructions/robust.py")
         return {"name": self.name, "how": asdict(self.how), **rows_of, "code": code(*rooms)}
 
     def do(self) -> Arrays:
@@ -69,7 +78,7 @@ class Asking:
         own = rows(source, self.sizes, self.seed)
         model, seconds = self._member(own)
         scale = Scale.of(own.train)
-        answer = _points if self.line_up in ("ordinary", "robust") else _draws
+        answer = points.answers if self.is_point else _draws
         return {**answer(model, own, scale, self.seed), "seconds": np.array(seconds)}
 
     def _member(self, own: Rows) -> tuple[cbdl.CBDL, float]:
@@ -106,19 +115,4 @@ def _draws(model: cbdl.CBDL, own: Rows, scale: Scale, seed: int) -> Arrays:
         probs, entropy = averages(model.learned, x.to(model.device), some)
         answers[f"{name}/averages"] = probs[:, 0].numpy().astype(np.float32)
         answers[f"{name}/entropy"] = entropy[:, 0].numpy().astype(np.float32)
-    return answers
-
-
-def _points(model: cbdl.CBDL, own: Rows, scale: Scale, seed: int) -> Arrays:
-    """Log probabilities, and how known rows are to the network by what it sees of them."""
-    network = layers.network_of(model)
-    (_, train), (_, held_out) = (
-        layers.seen_by(network, scale(images)) for images in (own.train, own.validation)
-    )
-    ground = constructions.background(train, own.train.y, held_out)
-    answers: Arrays = {}
-    for name, make in own.sets(seed).items():
-        logits, features = layers.seen_by(network, scale(make()))
-        answers[f"{name}/log_probs"] = logits.log_softmax(-1).numpy().astype(np.float32)
-        answers[f"{name}/known"] = np.asarray(ground.known(features), dtype=np.float32)
     return answers

@@ -188,10 +188,10 @@ def _credal(
 
 
 def _ours(log_probs: Floats, known: Floats, thorough: bool) -> Said:
-    """The networks' box with a background of every label. Its point is their average: the element of the set in which
-    the background is labelled as they would."""
+    """The networks' average with a background of every label. Its point is the element of the set in which the
+    background is labelled as they would."""
     probs = powered(log_probs)
-    return _credal(constructions.with_background(probs, known), thorough, probs.mean(1))
+    return _credal(constructions.with_background(probs, known, "average"), thorough, probs.mean(1))
 
 
 def _average_of_ours(log_probs: Floats, known: Floats) -> Said:

@@ -7,9 +7,12 @@ of every batch. One network learns with dropout masks. All of them have the same
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import torch
@@ -25,9 +28,14 @@ from cbdl.studies.images.varied import Varied
 LineUp = Literal["mean field", "ordinary", "robust", "dropout"]
 LINE_UPS: dict[LineUp, int] = {"ordinary": 4, "robust": 4, "mean field": 4, "dropout": 1}
 """How many members each has, in the order of training."""
-LEAST = 0.5
-"""The smallest share of worst rows that a robust member learns from."""
 PRIOR = cbdl.priors.Normal(0.0, 1.0)
+
+TRIAL = """import torch
+x = torch.ones(128, 64, dtype=torch.bfloat16)
+torch.nn.functional.linear(x, x)
+torch.nn.functional.conv2d(x.view(32, 16, 4, 4), x.view(-1, 16, 1, 1))
+"""
+"""What a process must survive where members learn in bfloat16."""
 
 Net = Literal["lenet", "resnet8", "resnet20"]
 
@@ -44,6 +52,8 @@ class Training:
     temperature: float = 1.0
     """Of the mean-field members: the weight of KL(q || prior) / N; 1 is Bayes' rule."""
     dropout: float = 0.1
+    least: float = 0.5
+    """Of the robust members: the smallest share of worst rows that one of them learns from."""
     half: bool = False
     """Whether convolutions are trained in bfloat16, where the processor has it; parameters stay in single precision."""
     mirrored: bool = False
@@ -91,7 +101,7 @@ def model_for(line_up: LineUp, place: int, how: Training, images: Images, seed: 
             how.epochs, how.batch, how.rate, temperature=how.temperature, schedule=how.schedule
         )
     elif line_up == "robust":
-        plain = cbdl.constructions.robust(net, LINE_UPS[line_up], LEAST)[place]
+        plain = cbdl.constructions.robust(net, LINE_UPS[line_up], how.least)[place]
         own += 100
     elif line_up == "dropout":
         method = Dropout(how.epochs, how.batch, how.rate, p=how.dropout, schedule=how.schedule)
@@ -126,8 +136,14 @@ def trained(line_up: LineUp, place: int, how: Training, images: Images, seed: in
             return model.fit(x, images.y)
 
 
+@cache
 def half_precision() -> bool:
-    """Whether torch has fast kernels in bfloat16 for this processor."""
+    """Whether torch has fast kernels in bfloat16 for this processor, and they run.
+
+    Some virtual machines name instructions that end a process: so another process tries.
+    """
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
-    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return False
+    return subprocess.run([sys.executable, "-c", TRIAL], capture_output=True, check=False).returncode == 0

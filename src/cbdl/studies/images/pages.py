@@ -43,8 +43,8 @@ ABOUT = (
     f"{CBDL}: the hull of four mean-field members, as in the paper. {EBNN} averages them (variance of the probability "
     f"vector as aleatoric, as in the paper), {EBNN_LABEL} with the variance of the label; {BNN} is the best of them. "
     f"{ENSEMBLE}: four deterministic networks; {WRAPPER}: their box; {DROPOUT}: one network with dropout; {ROBUST}: "
-    f"the box of four robust members; {OURS}: the ensemble's networks with a background of every label; {AVERAGED}: "
-    "the same members averaged."
+    f"the box of four robust members; {OURS}: the ensemble's average with a background of every label; {AVERAGED}: "
+    "its labels averaged too."
 )
 
 

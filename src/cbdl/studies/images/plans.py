@@ -22,9 +22,9 @@ class Plan:
         """How the members of a line-up are trained; what others alone have is as by default, so that a change of it
         trains nobody else anew."""
         own = self.trainings[source]
-        if line_up != "mean field":
-            own = replace(own, temperature=Training.temperature)
-        return own if line_up == "dropout" else replace(own, dropout=Training.dropout)
+        theirs: dict[str, LineUp] = {"temperature": "mean field", "dropout": "dropout", "least": "robust"}
+        usual = {name: getattr(Training, name) for name, whose in theirs.items() if whose != line_up}
+        return replace(own, **usual)
 
 
 _GREY = Training("lenet", 6, 2e-3)
@@ -40,12 +40,13 @@ _LEARNING = {
     "cifar": replace(_COLOUR, mirrored=True),
     "svhn": _COLOUR,  # the mirror image of a digit is none
 }
-_MANY, _FEW = Sizes(None, 2000, None, 300, 300), Sizes(None, 2000, 800, 40, 100)
+_MANY = Sizes(corrupted=300, shifted=300)
+_FEW = Sizes(foreign=800, corrupted=40)
 _PAPER = Training("resnet20", 200, 1e-3)
 _DIGITS = Training("lenet", 4, 1e-2, batch=64)
 
 PLANS: dict[Profile, Plan] = {
-    "smoke": Plan({STAND_IN: _DIGITS}, {STAND_IN: Sizes(None, 200, 120, 40, 40)}),
+    "smoke": Plan({STAND_IN: _DIGITS}, {STAND_IN: Sizes(None, 200, 120, 120, 40, 40)}),
     "cpu": Plan(
         _LEARNING | {STAND_IN: _DIGITS},
         {name: _MANY if own.grey else _FEW for name, own in SOURCES.items()} | {STAND_IN: Sizes()},

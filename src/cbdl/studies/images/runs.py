@@ -10,7 +10,7 @@ import numpy as np
 
 from cbdl.studies import workers
 from cbdl.studies.images import lines, measures
-from cbdl.studies.images.answers import ASKING, Asking
+from cbdl.studies.images.answers import ASKING, OF_POINTS, Asking
 from cbdl.studies.images.lines import Answers, Said
 from cbdl.studies.images.members import LINE_UPS, LineUp
 from cbdl.studies.images.plans import Plan
@@ -33,6 +33,7 @@ from cbdl.studies.tables.contestant import code
 
 MEASURING = (
     *ASKING,
+    *OF_POINTS,
     *(f"studies/images/{name}.py" for name in ("lines", "measures", "rejector", "runs")),
     *("credal", "evaluate", "baselines.py", "constructions"),
 )

@@ -57,7 +57,9 @@ class Sizes:
     train: int | None = None
     validation: int = 2000
     tests: int | None = None
-    """Clean test rows, and rows of each foreign data set."""
+    """Clean test rows."""
+    foreign: int | None = None
+    """Rows of each foreign data set."""
     corrupted: int | None = None
     """Test rows that are corrupted, the same ones for all corruptions."""
     shifted: int = 100
@@ -150,7 +152,7 @@ def rows(source: Source, sizes: Sizes, seed: int) -> Rows:
     whole, tests = data.load(source.files, "train"), data.load(source.files, "test")
     train, validation = split(whole, sizes.validation, sizes.train, seed)
     others = {
-        name: some(images, sizes.tests).like(tests)
+        name: some(images, sizes.foreign).like(tests)
         for name, images in _tests().items()
         if name != source.name
     }
@@ -168,5 +170,5 @@ def _rows(
 def _digits(source: Source, sizes: Sizes, seed: int) -> Rows:
     whole, tests = (data.load("digits", part).sized(SIDE, "resize") for part in ("train", "test"))
     train, validation = split(whole, min(sizes.validation, len(whole) // 4), sizes.train, seed)
-    others = {name: make(some(tests, sizes.tests), 0) for name, make in foreign.MADE.items()}
+    others = {name: make(some(tests, sizes.foreign), 0) for name, make in foreign.MADE.items()}
     return _rows(source, sizes, train, validation, tests, others)
