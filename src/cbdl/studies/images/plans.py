@@ -29,11 +29,12 @@ class Plan:
 
 _GREY = Training("lenet", 6, 2e-3)
 _COLOUR = Training(
-    "resnet8", 12, 1e-2, schedule="one-cycle", temperature=0.01, dropout=0.01, half=True, moved=2
+    "resnet8", 12, 1e-2, schedule="one-cycle", temperature=0.01, dropout=0.01, least=0.8, half=True, moved=2
 )
 """Mean-field members at temperature 1 learn too little in so few epochs: of validation rows of CIFAR-10 they have 57 to
 61 % right, at 0.1 72.6 %, at 0.01 74.0 %, which is what deterministic networks have. With dropout at a rate of 0.05
-they have 70.5 %, at 0.02 72.0 %, at 0.01 73.9 %."""
+they have 70.5 %, at 0.02 72.0 %, at 0.01 73.9 %. The robust member of the worst 80 % has 74.6 % right where ordinary
+ones have 74.3 to 74.8 %; that of the worst half was 4.7 points behind."""
 _LEARNING = {
     "mnist": _GREY,
     "fashion": _GREY,
