@@ -1,7 +1,7 @@
 """Corruptions of images of 32 x 32, against the package `imagecorruptions` one image at a time, where both have them.
 
 The package is no dependency: install it by hand (`pip install imagecorruptions`); without it there are no rows. Some
-of its corruptions fail with recent versions of what it needs, and are left out.
+of its corruptions fail with recent versions of what it needs, and are left out. One thread on both sides.
 """
 
 from __future__ import annotations
@@ -22,6 +22,15 @@ PEER_NAMES = {"elastic": "elastic_transform", "jpeg": "jpeg_compression"}
 def rows() -> list[Row]:
     if find_spec("imagecorruptions") is None:
         return []
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return _rows()
+    finally:
+        torch.set_num_threads(before)
+
+
+def _rows() -> list[Row]:
     from imagecorruptions import corrupt as peer
 
     source = torch.Generator().manual_seed(0)
