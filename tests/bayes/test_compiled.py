@@ -142,6 +142,15 @@ def test_rows_count_by_their_weights_and_folds_are_left_out() -> None:
         assert_equal(loops(own, weighted, place, 60.0), truth(own, weighted, place, 60.0))
 
 
+def test_labels_of_a_stream_are_looked_at_before_they_are_places_in_memory() -> None:
+    X, y = rows(40, 3, "classes")
+    own, data = cohort(X, y, model(3, (8,), "classes"))
+    (batch,) = data.parts(1000)
+    strange = Batch(batch.x, torch.full_like(batch.y, 3), batch.weight, checked=False)
+    with pytest.raises(ValueError, match="3"):
+        loops(own, strange, start(own, 1), 1.0)
+
+
 @pytest.mark.parametrize("size", [1e3, 1e20, 1e38, float("inf"), float("nan")])
 def test_what_is_no_number_stays_none_and_touches_no_other_chain(size: float) -> None:
     """A chain that is lost must be seen to be lost."""

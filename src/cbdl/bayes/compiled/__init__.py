@@ -90,6 +90,9 @@ class Kernel:
         """Of a batch; of the same one again they are made once."""
         if self._last and self._last[0][0] is batch:
             return self._last[0][1]
+        if not batch.checked:  # of a stream: a label beyond the classes would be written beyond the memory
+            self.cohort.likelihood.check(batch.y, whole=False)
+            self.cohort.likelihood.check_outputs((int(self.layers[-1, 1]),), batch.y)
         x, weight = self.space.inputs(self.stack, batch.x).flatten(1), self.cohort.weights(batch)
         weight = weight.expand(len(x)).unsqueeze(0) if weight.ndim < 3 else weight[:, 0]
         real = batch.y.is_floating_point()
