@@ -21,6 +21,7 @@ from cbdl.bayes.methods._microcanonical import Motion, move, turn
 from cbdl.bayes.methods.mclmc import MCLMC, Sampler
 from cbdl.bayes.rows import Batch, Data
 from cbdl.bayes.wide import Space
+from cbdl.ground.compiling import usable
 from cbdl.nets import mlp
 
 pytest.importorskip("numba")
@@ -251,11 +252,11 @@ def test_without_numba_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)
     monkeypatch.delitem(sys.modules, "cbdl.bayes.compiled.loops", raising=False)
     monkeypatch.delattr(compiled, "loops", raising=False)
-    compiled.available.cache_clear()
+    usable.cache_clear()
     try:
         assert sampler(model(3, (8,), "learned")).kernel is None
     finally:
-        compiled.available.cache_clear()
+        usable.cache_clear()
 
 
 def test_both_ways_lead_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,7 @@ operations (`cbdl.bayes.wide`), as is everything where numba is not installed.
 
 from __future__ import annotations
 
-import logging
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache
-from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,8 +19,7 @@ from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.likelihoods.rules import VARYING, Rule
 from cbdl.bayes.rows import Batch
 from cbdl.bayes.wide import Affine, Space, Stack
-
-log = logging.getLogger("cbdl")
+from cbdl.ground.compiling import spread, usable
 
 Rows: TypeAlias = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 """Inputs (rows, features), real outcomes (rows,), labels (rows,) and weights (1 or chains, rows)."""
@@ -83,7 +78,7 @@ class Kernel:
                 at, first, last, self.layers, *rule, *rows, np.float32(factor), variances, total, gradient
             )
 
-        _spread(some, chains, chains * len(rows[0]) * self.cohort.layout.size)
+        spread(some, chains, chains * len(rows[0]) * self.cohort.layout.size >= ALONE)
         value += torch.from_numpy(total).to(value.dtype)
 
     def _rows(self, batch: Batch) -> Rows:
@@ -103,15 +98,9 @@ class Kernel:
         return rows
 
 
-@cache
 def available() -> bool:
     """Whether numba is there and works with the numpy that is; it takes a moment to import."""
-    try:
-        from . import loops  # noqa: F401
-    except (ImportError, AttributeError, SystemError) as error:
-        log.info("chains are moved by tensor operations, since numba cannot be used: %s", error)
-        return False
-    return True
+    return usable(f"{__name__}.loops")
 
 
 def turn(direction: Tensor, slope: Tensor, time: Tensor) -> tuple[Tensor, Tensor]:
@@ -140,19 +129,3 @@ def _layers(stack: Stack, cohort: Cohort) -> NDArray[np.uint64] | None:
         else:
             rows[-1][5] = FUNCTIONS[type(step.module)]
     return None if rows[-1][5] else np.array(rows, dtype=np.uint64)
-
-
-def _spread(some: Any, chains: int, work: int) -> None:
-    """Call `some` for all chains, a part for each of torch's threads if that is worth it."""
-    threads = min(torch.get_num_threads(), chains) if work >= ALONE else 1
-    if threads == 1:
-        some(0, chains)
-        return
-    ends = [chains * i // threads for i in range(threads + 1)]
-    for done in [_pool(threads).submit(some, *part) for part in pairwise(ends)]:
-        done.result()
-
-
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="cbdl")

@@ -13,21 +13,19 @@ a chain depend on nothing but itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import types
 from numpy.typing import NDArray
 
 from cbdl.bayes.likelihoods.rules import CLASSES, LEARNED, VARYING
+from cbdl.ground.compiling import FORMULAS, SUMS, compiled, instruction
 
 Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Places: TypeAlias = NDArray[np.uint64]
-F = TypeVar("F", bound=Callable[..., Any])
 
 U = np.uint64
 """Places in arrays have no sign: the compiler then knows that none is counted from the end, and makes vectors."""
@@ -50,27 +48,9 @@ P1, P2, P3, P4, P5, P6 = (np.float32(math.log(2) ** k / math.factorial(k)) for k
 """Of 2^f for f in [-1/2, 1/2], to 1e-7."""
 TINY = 1e-30
 """The least square of a gradient."""
-SUMS = {"contract", "nsz", "arcp", "reassoc"}
-"""Liberties of the compiler where order does not matter: sums of products."""
-FORMULAS = {"contract", "nsz", "arcp"}
-"""The same without reordering: rounding by adding and taking away must stay. What is no number stays none."""
 
 
-def compiled(liberties: set[str]) -> Callable[[F], F]:
-    """Compile by numba, once for this machine if there is a folder to keep the result in."""
-
-    def decorate(function: F) -> F:
-        how: dict[str, Any] = {"fastmath": liberties, "error_model": "numpy", "nogil": True}
-        try:
-            out: F = njit(cache=True, **how)(function)
-        except RuntimeError:  # no such folder
-            out = njit(**how)(function)
-        return out
-
-    return decorate
-
-
-@intrinsic
+@instruction
 def _times_power(typing: Any, p: Any, m: Any) -> Any:
     """p 2^n, where the last bits of m are n: n is added to the exponent of p."""
 
@@ -90,7 +70,7 @@ def exp(x: Any) -> Any:
     m = t + ROUND
     f = t - (m - ROUND)
     p = one + f * (P1 + f * (P2 + f * (P3 + f * (P4 + f * (P5 + f * P6)))))
-    return _times_power(p, m)  # type: ignore[call-arg]
+    return _times_power(p, m)
 
 
 # ---------------------------------------------------------------------------------------------- products

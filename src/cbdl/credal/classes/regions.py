@@ -28,6 +28,7 @@ from cbdl.credal._border import Array, ArrayLike, Border, check_alpha, first, fl
 from cbdl.credal.answers import Region
 from cbdl.credal.classes.cover import smallest_cover
 from cbdl.credal.table import listed, region_columns
+from cbdl.ground.compiling import spread, usable
 from cbdl.ground.labels import numbers_of
 
 ROUNDING = 1e-12
@@ -40,6 +41,8 @@ _BLOCK = 32
 """Sorted probabilities that are summed together."""
 _SORTED = 1 << 22
 """Bytes of probabilities that are sorted at a time: the processor's cache."""
+_LOOPS = 1 << 22
+"""Probabilities from which on compiled loops are worth the moment that loading them takes."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -282,9 +285,25 @@ def _union(P: Tensor, target: float, tolerance: float) -> tuple[Tensor, Tensor]:
     # Into one tensor: small ones that stay between large ones that go would keep much memory from being used again.
     mask = torch.empty(len(P), J, dtype=torch.bool, device=P.device)
     step = max(1, _SORTED // (8 * m * J))
+    if P.numel() >= _LOOPS and P.device.type == "cpu" and J >= _MANY and usable(f"{__package__}.loops"):
+        tied = _looped_union(P, target, mask).nonzero()[:, 0]
+        for i in range(0, len(tied), step):
+            rows = tied[i : i + step]
+            mask[rows] = part(P[rows])
+        return mask, unproven(P)
     for i in range(0, len(P), step):
         mask[i : i + step] = part(P[i : i + step])
     return mask, unproven(P)
+
+
+def _looped_union(P: Tensor, target: float, mask: Tensor) -> Tensor:
+    """The same by compiled loops, into `mask` (B, J); (B,): the sets that are to be looked at again."""
+    from cbdl.credal.classes import loops
+
+    tied = torch.empty(len(P), dtype=torch.bool)
+    given = P.contiguous().numpy(), target, mask.numpy(), tied.numpy()
+    spread(lambda first, last: loops.union(first, last, *given), len(P))
+    return tied
 
 
 def _lower_density(P: Tensor, target: float, tolerance: float) -> tuple[Tensor, Tensor]:

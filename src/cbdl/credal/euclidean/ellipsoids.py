@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,6 +22,7 @@ from cbdl.credal.euclidean.montecarlo import (
     ball_nodes,
     ball_powers,
     normal_nodes,
+    normal_squares,
     own_distances,
     replicate_means,
     squared_distances,
@@ -66,7 +68,7 @@ def union_coverage(
     only the rest is simulated.
     """
     z = normal_nodes(loc.shape[-1], samples, seed, loc.device)
-    count, squared = z[0].shape[0], z.square().sum(-1).flatten()
+    count, squared = z.shape[1], normal_squares(loc.shape[-1], samples, seed, loc.device)
     # Only nodes outside of the own ellipsoid can add to it: about a share of alpha, the same for all sets of a radius.
     far = (squared > radius.amin()).nonzero()[:, 0]
     near = (own_distances(z.flatten(0, 1)[far], loc, scale) <= radius[:, None, None, None]).any(2)
@@ -135,12 +137,14 @@ def _shares(
     delta = (centre[row, own] - centre[row, other]) / spread[row, other]
     ratio = wide[row, own] / spread[row, other]
     held = _held(nodes, delta, ratio, reach[row, other])
+    if len(row) == b * p * (p - 1):  # all are of one tier
+        return held.view(b, p, p - 1, held.shape[1]).sum(2).double().add_(1).reciprocal_()
     # One of a larger tier outweighs all that could be in the own one.
     weight = torch.where(tiers[row, own] > tiers[row, other], 2.0 * p, 1.0)
     count = held.new_zeros(b * p, nodes[0].shape[1])
     count.index_add_(0, row * p + own, held.mul_(weight.to(held)[:, None]))
     share = count.double().add_(1).reciprocal_()
-    return share.mul_(count < p).view(b, p, -1)
+    return torch.threshold_(share, 1 / (p + 0.5), 0.0).view(b, p, -1)
 
 
 def _held(nodes: tuple[Tensor, ...], delta: Tensor, ratio: Tensor, reach: Tensor) -> Tensor:
@@ -172,14 +176,25 @@ def _decided(
 ) -> Tensor:
     """`_held` in the first precision of `nodes`; where that is not the full one, nodes next to an edge in full."""
     powers = nodes[0]
-    excess = (terms.to(powers) @ powers).sub_(room[:, None].to(powers))
-    inside = torch.le(excess, 0.0).float()
-    if powers.dtype == torch.float32:
-        near = (excess.abs_() <= slip[:, None].to(powers)).view(-1).nonzero()[:, 0]
-        at, node = near // excess.shape[1], near % excess.shape[1]
-        squared = (delta[at] + ratio[at] * nodes[1][: delta.shape[-1], node].T).square().sum(-1)
-        inside[at, node] = (squared <= reach[at]).float()
+    squared = terms.to(powers) @ powers
+    room, slip = room[:, None], slip[:, None]
+    if powers.dtype == torch.float64:
+        return (squared <= room).float()
+    sure, maybe = squared <= (room - slip).to(powers), squared <= (room + slip).to(powers)
+    inside = sure.float()
+    near = _where(sure ^ maybe)
+    if len(near):
+        at, node = near // squared.shape[1], near % squared.shape[1]
+        exact = (delta[at] + ratio[at] * nodes[1][: delta.shape[-1], node].T).square().sum(-1)
+        inside[at, node] = (exact <= reach[at]).float()
     return inside
+
+
+def _where(mask: Tensor) -> Tensor:
+    """The flat places of a mask; numpy is many times as fast as torch where they are few."""
+    if mask.device.type != "cpu":
+        return mask.view(-1).nonzero()[:, 0]
+    return torch.from_numpy(np.flatnonzero(mask.numpy()))
 
 
 def intersection_volume(

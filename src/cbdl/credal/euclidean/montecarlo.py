@@ -77,6 +77,12 @@ def _ball(d: int, samples: int, seed: int) -> Tensor:
 
 
 @lru_cache(maxsize=4)
+def normal_squares(d: int, samples: int, seed: int, device: torch.device) -> Tensor:
+    """(N,): the squared lengths of the standard Normal nodes of all replicates."""
+    return normal_nodes(d, samples, seed, device).square().sum(-1).flatten()
+
+
+@lru_cache(maxsize=4)
 def normal_powers(d: int, samples: int, seed: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     """(2 d, N): the standard Normal nodes of all replicates and their squares."""
     return powers(normal_nodes(d, samples, seed, device).flatten(0, 1)).to(dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 from cbdl.credal._border import Border, float64
 from cbdl.credal._optimum import Optimum
 from cbdl.credal.entropy import upper_entropy
+from cbdl.credal.line import compiled
 from cbdl.credal.line.even import MOST, OVER, EvenGrid, nodes, on_even_grids
 from cbdl.credal.line.intervals import complement, covered, union
 from cbdl.credal.line.levels import Profile, crossings, shape_of
@@ -40,7 +42,7 @@ def entropies(sets: Extremes) -> tuple[Tensor, Tensor]:
     def part(grid: EvenGrid) -> tuple[Tensor, ...]:
         return grid.entropy(grid.p)
 
-    value, error = _by_reach(part, _entropies_on_panels, sets.alone())
+    value, error = _by_reach(_way(sets, part, upper=False), _entropies_on_panels, sets.alone())
     return value.view(len(sets), sets.m), error.view(len(sets), sets.m)
 
 
@@ -55,12 +57,23 @@ def entropies_and_upper(sets: Extremes) -> tuple[Tensor, Tensor, Optimum]:
     def fallback(some: Extremes) -> tuple[Tensor, ...]:
         return (*entropies(some), *_upper_on_panels(some))
 
-    value, error, *optimum = _by_reach(part, fallback, sets)
+    value, error, *optimum = _by_reach(_way(sets, part, upper=True), fallback, sets)
     return value, error, Optimum(*optimum)
 
 
+Way = Callable[[Extremes, Tensor, int], tuple[Tensor, ...]]
+"""way(sets, nodes of their coarsest grids, how many times finer ones are wanted)."""
+
+
+def _way(sets: Extremes, part: Callable[[EvenGrid], tuple[Tensor, ...]], *, upper: bool) -> Way:
+    """`part` on even grids: the same by compiled loops where there are many sets and numba."""
+    if compiled.worth(sets.loc):
+        return partial(compiled.entropies, upper=upper)
+    return partial(on_even_grids, part)
+
+
 def _by_reach(
-    even: Callable[[EvenGrid], tuple[Tensor, ...]],
+    even: Way,
     panels: Callable[[Extremes], tuple[Tensor, ...]],
     sets: Extremes,
 ) -> tuple[Tensor, ...]:
@@ -72,7 +85,7 @@ def _by_reach(
     parts: list[tuple[Tensor, ...]] = []
     over = OVER
     while len(rows):
-        answer = on_even_grids(even, sets[rows], size[rows], over)
+        answer = even(sets[rows], size[rows], over)
         good = answer[-1].flatten(1).amax(-1) if answer[-1].ndim > 1 else answer[-1]
         done = good <= EVEN
         where.append(rows[done])

@@ -24,6 +24,9 @@ from cbdl.credal.line.mixture import EPS, Extremes
 BAND = 8.5
 """Frequencies up to BAND / s count, and places up to BAND scales from a location: exp(-BAND^2 / 2) is rounding."""
 
+STEP = math.pi / BAND
+"""Between the nodes of the coarsest grid, in units of the smallest scale."""
+
 MOST = 32768
 """Nodes of the coarsest grid of a set at most."""
 
@@ -82,7 +85,7 @@ class EvenGrid:
 
 def nodes(sets: Extremes) -> Tensor:
     """(B,): how many nodes the coarsest grids of the sets have, rounded up to few sizes."""
-    low, high, smallest = _reach(sets)
+    low, high, smallest = reach(sets)
     count = ((high - low) / smallest * (BAND / math.pi)).clamp_max(1e9)
     power = torch.exp2(count.clamp_min(2 * _BLOCK).log2().floor())
     # Steps of a quarter, in whole blocks.
@@ -119,8 +122,8 @@ def _groups(size: Tensor, spare: int) -> Iterator[tuple[int, Tensor]]:
 
 def even_grid(sets: Extremes, N: int, over: int = OVER) -> EvenGrid:
     """The extremes of sets on grids of N * over nodes."""
-    low, _, smallest = _reach(sets)
-    step = math.pi / BAND
+    low, _, smallest = reach(sets)
+    step = STEP
     there = sets.weights > 0
     # A component that is not there may lie anywhere, where its ratios would overflow.
     loc = torch.where(there, sets.loc - low[:, None, None], 0.0)
@@ -152,7 +155,7 @@ def _window(sets: Extremes, some: Tensor, low: Tensor, step: Tensor, N: int) -> 
     """(B,) the nodes at which some of the components begin to count, and how many nodes do from there on."""
     if bool(some.all()) or not bool(some.any()):
         return torch.zeros_like(low, dtype=torch.int64), N
-    least, most, _ = _reach(Extremes(*(x[..., some] for x in (sets.loc, sets.scale, sets.weights))))
+    least, most, _ = reach(Extremes(*(x[..., some] for x in (sets.loc, sets.scale, sets.weights))))
     # Where none of them is there, none has to be looked at.
     least, most = (torch.where(torch.isfinite(x), x, low) for x in (least, most))
     start, end = ((least - low) / step).floor(), ((most - low) / step).ceil()
@@ -192,7 +195,7 @@ def _sums(first: Tensor, step: Tensor, height: Tensor, start: int, count: int) -
     return sums.permute(1, 2, 3, 0).reshape(*first.shape[:2], count)
 
 
-def _reach(sets: Extremes) -> tuple[Tensor, Tensor, Tensor]:
+def reach(sets: Extremes) -> tuple[Tensor, Tensor, Tensor]:
     """(B,) each: from where to where the components of a set reach, and the smallest scale."""
     there = sets.weights > 0
     low = torch.where(there, sets.loc - BAND * sets.scale, math.inf).flatten(1).amin(-1)

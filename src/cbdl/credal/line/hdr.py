@@ -12,6 +12,7 @@ import math
 import torch
 from torch import Tensor
 
+from cbdl.credal.line import compiled
 from cbdl.credal.line.grids import Grid, sampled
 from cbdl.credal.line.levels import SETTLED, Crossings, Profile, crossings, profile
 from cbdl.credal.line.mixture import EPS, Mixtures, even_step, log_masses, piece_masses
@@ -42,17 +43,19 @@ def hdr_at(mix: Mixtures, log_alpha: Tensor, slack: float = 0.0) -> tuple[Tensor
 
     With `slack`, the levels are lowered by so many units of rounding: no point is left out whose density rounds to c.
     """
-    single = single_regions(mix, log_alpha)
-    if slack:
-        single = single.lowered(slack)
-    level = torch.full_like(log_alpha, math.nan)
-    level[single.rows] = single.level
+    if compiled.worth(mix.loc):
+        level, sure = compiled.regions(mix, log_alpha, slack)
+    else:
+        single = single_regions(mix, log_alpha)
+        single = single.lowered(slack) if slack else single
+        level, sure = torch.full_like(log_alpha, math.nan), single.crossings()
+        level[single.rows] = single.level
     rest = level.isnan().nonzero()[:, 0]
     if len(rest) == 0:
-        return level, joined([single.crossings()])
+        return level, joined([sure])
     level[rest], ends = _general(mix[rest], log_alpha[rest], slack)
     ends = Crossings(rest[ends.owner], ends.high, ends.low, ends.rising, ends.score)
-    return level, joined([single.crossings(), ends])
+    return level, joined([sure, ends])
 
 
 def _general(mix: Mixtures, log_alpha: Tensor, slack: float) -> tuple[Tensor, Crossings]:

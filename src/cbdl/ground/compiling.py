@@ -1,0 +1,74 @@
+"""Loops that numba compiles: how, whether that can be done here, and threads for them.
+
+Modules with such loops import numba at their top, and are imported where they are needed: numba takes half a second.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import torch
+
+log = logging.getLogger("cbdl")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SUMS = {"contract", "nsz", "arcp", "reassoc"}
+"""Liberties of the compiler where order does not matter: sums of products."""
+FORMULAS = {"contract", "nsz", "arcp"}
+"""The same without reordering: rounding by adding and taking away must stay. What is no number stays none."""
+
+
+def compiled(liberties: set[str]) -> Callable[[F], F]:
+    """Compile by numba, once for this machine if there is a folder to keep the result in."""
+    from numba import njit
+
+    def decorate(function: F) -> F:
+        how: dict[str, Any] = {"fastmath": liberties, "error_model": "numpy", "nogil": True}
+        try:
+            out: F = njit(cache=True, **how)(function)
+        except RuntimeError:  # no such folder
+            out = njit(**how)(function)
+        return out
+
+    return decorate
+
+
+def instruction(meaning: Callable[..., Any]) -> Any:
+    """A function that compiled loops may call, by what the compiler is to do (`numba.extending.intrinsic`)."""
+    from numba.extending import intrinsic
+
+    return intrinsic(meaning)
+
+
+@cache
+def usable(module: str) -> bool:
+    """Whether a module of loops can be imported: numba is there, and works with the numpy that is."""
+    try:
+        importlib.import_module(module)
+    except (ImportError, AttributeError, SystemError) as error:
+        log.info("tensor operations are used instead of %s, since numba cannot be: %s", module, error)
+        return False
+    return True
+
+
+def spread(some: Callable[[int, int], object], count: int, worth: bool = True) -> None:
+    """Call some(first, last) for all of so many, a part for each of torch's threads if that is worth it."""
+    threads = min(torch.get_num_threads(), count) if worth else 1
+    if threads <= 1:
+        some(0, count)
+        return
+    ends = [count * i // threads for i in range(threads + 1)]
+    for done in [_pool(threads).submit(some, *part) for part in pairwise(ends)]:
+        done.result()
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="cbdl")
