@@ -36,11 +36,12 @@ coverage: $(VENV)/.dev  ## the same with the lines that no test reaches; a third
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(workers) --dist worksteal -q --cov --cov-report=term
 
 # Other processors, imitated: what torch, MKL and OpenBLAS may use, and how many threads. kinds="old zen" picks some.
+# LOOPS=always: compiled loops also for the small sets of tests.
 # Several threads and several workers at once would wait for each other: ten minutes instead of a few.
 kinds ?= old haswell zen threads
 old := ATEN_CPU_CAPABILITY=default MKL_ENABLE_INSTRUCTIONS=SSE4_2 OPENBLAS_CORETYPE=Sandybridge OMP_NUM_THREADS=1
 haswell := ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 OPENBLAS_CORETYPE=Haswell OMP_NUM_THREADS=2
-zen := ATEN_CPU_CAPABILITY=avx2 OPENBLAS_CORETYPE=Zen OMP_NUM_THREADS=1
+zen := ATEN_CPU_CAPABILITY=avx2 OPENBLAS_CORETYPE=Zen OMP_NUM_THREADS=1 LOOPS=always
 threads := OMP_NUM_THREADS=4
 NUMBERS := tests/credal tests/bayes tests/store tests/evaluate tests/nets tests/test_model.py tests/test_prediction.py
 

@@ -1,6 +1,7 @@
 """Regions of classes: coverage, minimality, rounding, and what the paper says about them."""
 
 import itertools
+import sys
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from cbdl.credal._border import border_of
-from cbdl.credal.classes import cover
+from cbdl.credal.classes import cover, regions
 from cbdl.credal.classes.regions import class_region, credible_set, region, region_from_mask
 from trials import trials
 
@@ -371,3 +372,29 @@ def test_of_many_classes_the_union_is_that_of_sums_in_extended_precision(seed, c
             for members, margin in ((surely, -2e-12), (perhaps, 1e-13)):
                 members.update(order[before < 1 - alpha + margin])
         assert surely <= set(np.flatnonzero(ours)) <= perhaps | set(sets.argmax(-1))
+
+
+@trials(40)
+@given(
+    st.integers(0, 10**6),
+    st.integers(32, 300),
+    st.floats(0.001, 0.999),
+    st.sampled_from(["plain", "tied", "tiny", "sure"]),
+)
+def test_compiled_loops_and_sorts_have_the_same_unions(seed, classes, alpha, kind):
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(seed)
+    P = rng.dirichlet(np.full(classes, 0.3), (3, 2))
+    if kind == "tied":
+        P = rng.integers(0, 4, P.shape) + 1e-3
+    elif kind == "tiny":  # below all drawers but the last
+        P = np.exp(-rng.uniform(0, 90, P.shape))
+    elif kind == "sure":
+        P[..., 0] = 1e12
+    P = torch.from_numpy(P / P.sum(-1, keepdims=True))
+    masks = []
+    for least in (0, sys.maxsize):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(regions, "LOOPS", least)
+            masks.append(class_region(P, alpha, "union"))
+    assert torch.equal(*masks)

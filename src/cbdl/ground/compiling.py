@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -18,6 +19,9 @@ import torch
 log = logging.getLogger("cbdl")
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_work: Counter[str] = Counter()
+"""By modules of loops: how much work there has been for them."""
 
 SUMS = {"contract", "nsz", "arcp", "reassoc"}
 """Liberties of the compiler where order does not matter: sums of products."""
@@ -45,6 +49,15 @@ def instruction(meaning: Callable[..., Any]) -> Any:
     from numba.extending import intrinsic
 
     return intrinsic(meaning)
+
+
+def worth(module: str, work: int, least: int) -> bool:
+    """Whether loops of a module are to do a piece of work: if this process has had `least` of it, this one included.
+
+    To load them takes half a second, to compile them some seconds, once on a machine.
+    """
+    _work[module] += work
+    return _work[module] >= least and usable(module)
 
 
 @cache

@@ -28,7 +28,7 @@ from cbdl.credal._border import Array, ArrayLike, Border, check_alpha, first, fl
 from cbdl.credal.answers import Region
 from cbdl.credal.classes.cover import smallest_cover
 from cbdl.credal.table import listed, region_columns
-from cbdl.ground.compiling import spread, usable
+from cbdl.ground.compiling import spread, worth
 from cbdl.ground.labels import numbers_of
 
 ROUNDING = 1e-12
@@ -41,8 +41,8 @@ _BLOCK = 32
 """Sorted probabilities that are summed together."""
 _SORTED = 1 << 22
 """Bytes of probabilities that are sorted at a time: the processor's cache."""
-_LOOPS = 1 << 22
-"""Probabilities from which on compiled loops are worth the moment that loading them takes."""
+LOOPS = 1 << 26
+"""Probabilities of many classes, of all calls, before compiled loops are loaded."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -285,7 +285,7 @@ def _union(P: Tensor, target: float, tolerance: float) -> tuple[Tensor, Tensor]:
     # Into one tensor: small ones that stay between large ones that go would keep much memory from being used again.
     mask = torch.empty(len(P), J, dtype=torch.bool, device=P.device)
     step = max(1, _SORTED // (8 * m * J))
-    if P.numel() >= _LOOPS and P.device.type == "cpu" and J >= _MANY and usable(f"{__package__}.loops"):
+    if P.device.type == "cpu" and J >= _MANY and worth(f"{__package__}.loops", P.numel(), LOOPS):
         tied = _looped_union(P, target, mask).nonzero()[:, 0]
         for i in range(0, len(tied), step):
             rows = tied[i : i + step]

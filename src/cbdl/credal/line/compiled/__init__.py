@@ -13,19 +13,19 @@ from torch import Tensor
 from cbdl.credal.line.even import STEP, reach
 from cbdl.credal.line.levels import Crossings
 from cbdl.credal.line.mixture import Extremes, Mixtures
-from cbdl.ground.compiling import spread, usable
+from cbdl.ground import compiling
+from cbdl.ground.compiling import spread
 
-MANY = 50_000
-"""Components of all mixtures from which on loops are worth the moment that loading them takes."""
+MANY, LEAST = 50_000, 4_000_000
+"""Components of all mixtures of a call for which loops are worth while; and of all calls, before they are loaded."""
 ENDS = 16
 """Ends of a region at most."""
 
 
 def worth(components: Tensor) -> bool:
     """Whether loops are to be used for so many components."""
-    if components.numel() < MANY or components.device.type != "cpu":
-        return False
-    return usable(f"{__name__}.entropy_loops") and usable(f"{__name__}.region_loops")
+    many = components.device.type == "cpu" and components.numel() >= MANY
+    return many and compiling.worth(f"{__name__}.region_loops", components.numel(), LEAST)
 
 
 def entropies(sets: Extremes, size: Tensor, over: int, *, upper: bool) -> tuple[Tensor, ...]:

@@ -23,9 +23,9 @@ REACH = 8.6
 """Scales from its location within which a component counts: beyond, its density is below rounding of its own."""
 THIN = 4
 """Weights of the upper entropy are first found on every fourth node,"""
-ROUGH, STEPS, INSIDE = 1e-6, 8, 1e-7
+ROUGH, STEPS, INSIDE = 1e-6, 8.0, 1e-7
 """to this gap or in so many steps, so far inside the simplex;"""
-MOST = 80
+MOST = 80.0
 """then on all nodes, in so many steps at most."""
 
 # --- densities on a grid ----------------------------------------------------------------------------------
@@ -225,7 +225,14 @@ def newton(beta: Doubles, z: Doubles, gradient: Doubles, A: Doubles, bold: bool,
 
 @compiled(FORMULAS)
 def optimum(
-    p: Doubles, N: Any, step: Any, tolerance: float, most: int, beta: Doubles, rows: Doubles, memory: Doubles
+    p: Doubles,
+    N: Any,
+    step: Any,
+    tolerance: float,
+    most: float,
+    beta: Doubles,
+    rows: Doubles,
+    memory: Doubles,
 ) -> float:
     """beta becomes the weights of the highest entropy on N nodes; the gap that is proved of them.
 
@@ -235,7 +242,7 @@ def optimum(
     q, log_q, share = rows[0], rows[1], rows[2]
     A, gradient, z, best = memory[:m], memory[m], memory[m + 1], memory[m + 2]
     best_gap, last, bold = math.inf, math.inf, True
-    for turn in range(most + 1):
+    for turn in range(int(most) + 1):
         blend(p, beta, q, N)
         logs(q, log_q, N)
         value, least, gap = step * dot(q, log_q, N), math.inf, 0.0
@@ -310,14 +317,19 @@ def entropies(
 
     `best` (B, 3): the upper entropy, its gap and its error, with the weights `beta` (B, m); (B, 0) if not asked for.
     """
-    m, most = loc.shape[1], size[first:last].max()
+    m, most = loc.shape[1], 0
+    for b in range(first, last):
+        most = max(most, size[b])
     p, few, rows = np.empty((m, most)), np.empty((m, most // THIN)), np.empty((3, most))
-    place, memory = np.arange(most).astype(np.float64), np.empty((m + 7, m))
+    place, memory = np.empty(most), np.empty((m + 7, m))
+    for n in range(most):
+        place[n] = n
     for b in range(first, last):
         N = U(size[b])
         for j in range(m):
             mixture(p[j], place, loc[b, j], scale[b, j], weights[b, j], low[b], unit[b], step, N)
-            rows[0, :N] = p[j, :N]
+            for n in range(N):
+                rows[0, n] = p[j, n]
             logs(rows[0], rows[1], N)
             value[b, j], error[b, j] = entropy(rows[0], rows[1], unit[b], step, N)
         if best.shape[1] > 0:

@@ -1,6 +1,6 @@
 """Exponentials and logarithms in double precision, written out, so that loops of them become vector instructions.
 
-Both are good to two units in the last place.
+Exponentials are good to three units in the last place, logarithms to two.
 """
 
 from __future__ import annotations
