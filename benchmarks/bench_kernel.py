@@ -5,7 +5,7 @@ set, by numpy. Two more kinds of sets: draws that spread by two units, with many
 Classes: 400 sets of 20 distributions over 1,000 classes; the unit is one pass of p log p. R^d: 200 sets of 4 Normals in
 R^120; the unit is the matrix product that gives the squared distances of 1,024 points from all of them. One thread,
 process time, both sides in turns, the best of several runs; every call starts from a new set, so that nothing is kept
-from the last one. A goal that is not reached stands beside what is promised.
+from the last one. "In bulk" is by compiled loops, which a process loads when it has much work for them. A goal that is not reached stands beside what is promised.
 
 The units are not the same on all processors: where numpy has exponentials and logarithms by AVX-512 they take a third
 to a half of the time, while torch's take as long as before. The goals were set where it has not; to see them there,
@@ -25,6 +25,8 @@ import torch
 
 from benchmarks._table import Row
 from cbdl import CategoricalCredalSet, DiagonalNormalCredalSet, MixtureCredalSet
+from cbdl.credal.classes import regions
+from cbdl.credal.line import compiled
 
 SETS, MEMBERS, DRAWS, NODES, ALPHA = 300, 6, 32, 512, 0.05
 REPEATS = 5
@@ -95,7 +97,7 @@ def wide_logarithms() -> bool:
     )
 
 
-def classes(sets: int = 400, m: int = 20, J: int = 1000) -> list[Row]:
+def classes(how: str = "", sets: int = 400, m: int = 20, J: int = 1000) -> list[Row]:
     """The goals: twice and four times the speed of the first version, which took 19.5 units each, or 56.5."""
     first = 56.5 if wide_logarithms() else 19.5
     rng = np.random.default_rng(0)
@@ -109,7 +111,7 @@ def classes(sets: int = 400, m: int = 20, J: int = 1000) -> list[Row]:
     ]
     memory = np.empty_like(p)  # no new memory in the unit, which would be most of it
     return table(
-        f"{sets} sets, m={m}, J={J}",
+        f"{how}{sets} sets, m={m}, J={J}",
         "numpy p log p",
         lambda: np.multiply(p, np.log(p, out=memory), out=memory),
         jobs,
@@ -179,6 +181,22 @@ def rows() -> list[Row]:
             *classes(),
             *memory(),
             *space(),
+            *in_bulk(what),
         ]
     finally:
         torch.set_num_threads(threads)
+
+
+def in_bulk(what: str) -> list[Row]:
+    """The same by compiled loops."""
+    before = compiled.LEAST, regions.LOOPS
+    compiled.LEAST = regions.LOOPS = 0
+    try:
+        return [
+            *line(f"in bulk: {what}", (1.5, 0.4, 1.5, 3)),
+            *line(f"in bulk: {what}, draws that spread by 2", (1.2, 0.15, 0.6, 1), spread=2.0),
+            *line(f"in bulk: {what}, one scale per member", (1.5, 0.3, 1.5, 3), scales=1),
+            *classes("in bulk: "),
+        ]
+    finally:
+        compiled.LEAST, regions.LOOPS = before
