@@ -16,11 +16,11 @@ import math
 from typing import Any, TypeAlias
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
 from cbdl.bayes.likelihoods.rules import CLASSES, LEARNED, VARYING
-from cbdl.ground.compiling import FORMULAS, SUMS, compiled, instruction
+from cbdl.ground.bits import times_power
+from cbdl.ground.compiling import FORMULAS, SUMS, compiled
 
 Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]
@@ -50,19 +50,6 @@ TINY = 1e-30
 """The least square of a gradient."""
 
 
-@instruction
-def _times_power(typing: Any, p: Any, m: Any) -> Any:
-    """p 2^n, where the last bits of m are n: n is added to the exponent of p."""
-
-    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        whole = context.get_value_type(types.int32)
-        bits, power = (builder.bitcast(own, whole) for own in given)
-        sum_ = builder.add(bits, builder.shl(power, whole(23)))
-        return builder.bitcast(sum_, context.get_value_type(types.float32))
-
-    return types.float32(types.float32, types.float32), code
-
-
 @compiled(FORMULAS)
 def exp(x: Any) -> Any:
     """exp(x) of single precision."""
@@ -70,7 +57,7 @@ def exp(x: Any) -> Any:
     m = t + ROUND
     f = t - (m - ROUND)
     p = one + f * (P1 + f * (P2 + f * (P3 + f * (P4 + f * (P5 + f * P6)))))
-    return _times_power(p, m)
+    return times_power(p, m)
 
 
 # ---------------------------------------------------------------------------------------------- products

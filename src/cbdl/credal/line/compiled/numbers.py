@@ -12,6 +12,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
+from cbdl.ground.bits import times_power
 from cbdl.ground.compiling import FORMULAS, compiled, instruction
 
 Doubles: TypeAlias = NDArray[np.float64]
@@ -34,19 +35,6 @@ L1, L2, L3, L4, L5, L6, L7 = (
     *(0.1818357216161805, 0.15313837699209373, 0.14798198605116586),
 )
 """Of log(1 + f) by s^2, s = f / (2 + f): minimax coefficients, nearly 2/3, 2/5, 2/7, ..."""
-
-
-@instruction
-def _times_power(typing: Any, p: Any, m: Any) -> Any:
-    """p 2^n, where the last bits of m are n: n is added to the exponent of p."""
-
-    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        whole = context.get_value_type(types.int64)
-        bits, power = (builder.bitcast(own, whole) for own in given)
-        sum_ = builder.add(bits, builder.shl(power, whole(52)))
-        return builder.bitcast(sum_, context.get_value_type(types.float64))
-
-    return types.float64(types.float64, types.float64), code
 
 
 @instruction
@@ -74,7 +62,7 @@ def exp(x: Any) -> Any:
     f = (x - n * LN2_HIGH) - n * LN2_LOW
     p = E6 + f * (E7 + f * (E8 + f * (E9 + f * (E10 + f * (E11 + f * E12)))))
     p = 1.0 + f * (1.0 + f * (E2 + f * (E3 + f * (E4 + f * (E5 + f * p)))))
-    return _times_power(p, m)
+    return times_power(p, m)
 
 
 @compiled(FORMULAS)
