@@ -143,7 +143,17 @@ def test_numbers_with_a_slip_are_named(tmp_path):
 
 @pytest.mark.parametrize(
     ("form", "hint"),
-    [("%Y-%m-%d", ""), ("%d.%m.%Y", ""), ("%Y-%m-%d %H:%M:%S", ""), ("%d/%m/%Y", ":%d/%m/%Y")],
+    [
+        ("%Y-%m-%d", ""),
+        ("%d.%m.%Y", ""),
+        ("%Y-%m-%d %H:%M:%S", ""),
+        ("%Y-%m-%dT%H:%M:%SZ", ""),
+        ("%Y-%m-%dT%H:%M:%S.%f+00:00", ""),
+        ("%Y%m%d", ""),
+        ("%b %d, %Y", ""),
+        ("%d/%m/%Y", ":%d/%m/%Y"),
+        ("%d.%m.%y", ""),
+    ],
 )
 def test_dates_are_no_category_and_their_parts_are_offered(tmp_path, form, hint):
     days = np.datetime64("2024-01-01T05:00:00") + np.arange(60) * np.timedelta64(31, "h")
@@ -173,6 +183,47 @@ def test_parts_of_dates_are_those_of_the_calendar(tmp_path):
     days = np.datetime64("1999-12-28") + np.arange(900)
     parts = cells.parts(days.astype("datetime64[s]"), cells.PARTS)
     assert parts[:, :4].tolist() == [[d.year, d.month, d.day, d.weekday()] for d in days.tolist()]
+
+
+def test_numbers_that_look_like_dates_can_be_insisted_on(tmp_path):
+    path = table(tmp_path / "t.csv", {"day": [20240101 + i % 28 for i in range(60)], "y": Y})
+    assert "holds dates (20240128)" in fitted(path)[2]
+    assert fitted(path, "--use", "day")[0] == 0
+    assert columns_of(path)["day"]["kind"] == "number"
+
+
+def test_dates_times_and_lengths_of_time_of_parquet_are_understood(tmp_path):
+    import datetime as dt
+
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    path = tmp_path / "t.parquet"
+    columns = {
+        "day": [dt.date(2024, 1, 1) + dt.timedelta(i) for i in range(60)],
+        "clock": [dt.time(i % 24, 30) for i in range(60)],
+        "wait": [dt.timedelta(seconds=i % 7) for i in range(60)],
+        "y": Y,
+    }
+    parquet.write_table(pa.table(columns), path)
+    code, _, err = fitted(path)
+    assert code == 1
+    assert "--date day" in err
+    assert "--date clock" in err
+    code, _, err = fitted(path, "--date", "day", "--date", "clock")
+    assert code == 0, err
+    learned = columns_of(path)
+    assert learned["clock"]["parts"] == ["hour"]
+    assert learned["clock"]["values"][0] == [0.5]
+    assert learned["wait"]["values"][-1] == [6.0]
+    # the same days as text: as standards write them, or refused with such a form
+    rows = {"day": ["2024-02-03"], "wait": ["2"]}
+    spelled = table(tmp_path / "s.csv", {**rows, "clock": ["1970-01-01 08:30"]})
+    assert called("predict", tmp_path / "model", spelled)[0] == 0
+    spelled = table(tmp_path / "s.csv", {**rows, "clock": ["half past eight"]})
+    assert "'half past eight' is not a date like %Y-%m-%d" in " ".join(
+        called("predict", tmp_path / "model", spelled)[2].split()
+    )
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ def _first(at: Rows) -> str:
 
 def _learn(name: str, cell: Any, rows: Rows, wishes: Wishes, formats: dict[str, str]) -> Column | None:
     """What a column means; None if it has one value only."""
-    if name in formats or pa.types.is_temporal(cell.type):
+    if name in formats or cells.is_date(cell):
         return _date(name, cell, rows, formats.get(name), name in formats)
     quick = cells.plain_numbers(cell)
     if quick is not None:
@@ -253,6 +253,11 @@ def _number(name: str, values: Floats, spelling: Spelling, trusted: bool) -> Col
             f"column {name!r} numbers the rows; an identifier teaches nothing about new ones: leave it out with "
             f"--drop {name}, or insist with --use {name}"
         )
+    if not trusted and _are_dates(known):
+        raise TableError(
+            f"column {name!r} holds dates ({most:.0f}): use their parts (year, month, day, weekday, hour) with --date "
+            f"{name}, leave the column out with --drop {name}, or insist on numbers with --use {name}"
+        )
     # an element of the column, not a mean of two: whole numbers stay whole
     middle, *quantiles = np.quantile(known, (0.5, *QUANTILES), method="lower").tolist()
     return Column(name, "number", (), repr(middle), tuple((q,) for q in dict.fromkeys(quantiles)), spelling)
@@ -273,6 +278,16 @@ def _is_identifier(name: str, values: Floats) -> bool:
     # training rows are a part of the table, in its order: they leave gaps
     counts = ordered[0] >= 0 and ordered[-1] <= 2 * len(values) and bool(np.all(np.diff(values) > 0))
     return bool(counts) or bool(_IDENTIFIER.match(name))
+
+
+def _are_dates(values: Floats) -> bool:
+    """Whether all the numbers are written as 20260131 is."""
+    if len(values) < RUN or values.min() < 19000101 or values.max() > 21001231:
+        return False
+    month, day = values // 100 % 100, values % 100
+    return bool(
+        np.all((values == np.round(values)) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31))
+    )
 
 
 def _category(name: str, place: npt.NDArray[np.int64], words: list[str], trusted: bool) -> Column | None:
@@ -316,7 +331,7 @@ def _date(name: str, cell: Any, rows: Rows, form: str | None, wanted: bool) -> C
             f"column {name!r} holds dates: use their parts (year, month, day, weekday, hour) with --date {name}, or "
             f"leave the column out with --drop {name}"
         )
-    if not form and not pa.types.is_temporal(cell.type):
+    if not form and not cells.is_date(cell):
         form = _format(name, cells.texts(cell)[1])
     moments, bad = cells.dates(cell, form or "")
     if bad.any():

@@ -96,7 +96,7 @@ def _check_missing(name: str, cell: Any) -> None:
 
 def _numbers(name: str, cell: Any, decimal: Decimal | None) -> tuple[Floats | None, Spelling, list[str]]:
     """The target as numbers, or None; how they are written; its words."""
-    if pa.types.is_temporal(cell.type):
+    if cells.is_date(cell):
         raise TableError(f"the target {name!r} holds dates; give a number, such as the days until then")
     quick = cells.plain_numbers(cell)
     place, words = cells.texts(cell)
