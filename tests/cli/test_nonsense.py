@@ -120,6 +120,38 @@ def test_numbers_with_another_unit_are_no_names(tmp_path, spelled):
     assert fitted(path, "--drop", "weight")[0] == 0
 
 
+def test_points_are_thousands_where_the_decimal_sign_is_said_to_be_a_comma(tmp_path):
+    spelled = [f"{300 + 40 * i:,}".replace(",", ".") for i in range(60)]
+    path = table(
+        tmp_path / "t.csv", {"x": spelled, "z": X, "y": [f"{v:.2f}".replace(".", ",") for v in X]}, ";"
+    )
+    code, _, err = fitted(path, "--decimal", ",", "--held-out", "0")
+    assert code == 0, err
+    columns = columns_of(path)
+    assert columns["x"]["values"][-1] == [2580.0]
+    assert columns["z"]["spelling"]["decimal"] == ".", "no comma can be meant"
+
+
+def test_a_word_in_most_rows_makes_no_category_of_numbers(tmp_path):
+    x = ["unknown" if i % 3 else f"{v:.3f}" for i, v in enumerate(X)]
+    code, _, err = fitted(table(tmp_path / "t.csv", {"x": x, "y": Y}), "--held-out", "0")
+    assert code == 1
+    assert "column 'x', row 2: 'unknown' is not a finite number, as most of its different values are" in err
+    assert "leave it empty if it is not known" in err
+    path = table(tmp_path / "t.csv", {"x": [v if v != "unknown" else "<NA>" for v in x], "y": Y})
+    assert "column 'x' has 40 missing values" in fitted(path)[2]
+    x = ["none of them" if i % 3 else str(i % 5) for i in range(60)]
+    assert fitted(table(tmp_path / "t.csv", {"x": x, "y": Y}))[1]["features"] == 6, "few numbers are levels"
+
+
+def test_lists_and_records_are_no_category(tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    parquet.write_table(pa.table({"x": X, "l": [[i % 3] for i in range(60)], "y": Y}), tmp_path / "t.parquet")
+    assert "column 'l' holds lists or records" in fitted(tmp_path / "t.parquet")[2]
+
+
 def test_new_rows_with_a_decimal_comma_are_told_from_the_ones_of_training(tmp_path):
     path = table(tmp_path / "t.csv", {"x": X, "y": Y})
     assert fitted(path)[0] == 0

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from cbdl.tables.files import Floats
 
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
+MISSING = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none", "?"})
 """What stands for a missing value, in small or capital letters."""
 Decimal = Literal[".", ","]
 UNITS = ("%", "$", "€", "£", "¥")
@@ -129,20 +129,23 @@ def _without_unit(text: str) -> tuple[str, str]:
     return body, ""
 
 
-def spellings(values: Iterable[str]) -> list[Spelling]:
+def spellings(values: Iterable[str], decimal: Decimal | None = None) -> list[Spelling]:
     """The ways to read all the values as numbers; two if decimal point and thousands cannot be told apart.
+
+    decimal: the decimal sign, if it is known
 
     >>> [s.decimal for s in spellings(["1,5", "1,234"])], [s.decimal for s in spellings(["1,234"])]
     ([','], ['.', ','])
     """
     listed = list(values)
     if all(as_number(v) is not None for v in listed):
-        return [Spelling()]
+        thousands = decimal == "," and all(Spelling(",").number(v) is not None for v in listed)
+        return [Spelling("," if thousands else ".")]
     units = {_without_unit(v)[1] for v in listed}
     if len(units) != 1:
         return []
     (unit,) = units
-    ways = [Spelling(".", unit), Spelling(",", unit)]
+    ways = [way for way in (Spelling(".", unit), Spelling(",", unit)) if decimal in (None, way.decimal)]
     read = [[way.number(v) for v in listed] for way in ways]
     whole = [way for way, numbers in zip(ways, read, strict=True) if None not in numbers]
     return whole[:1] if len(whole) == 2 and read[0] == read[1] else whole
@@ -182,8 +185,11 @@ def _as_text(column: Any) -> Any:
     return column.cast(pa.string())
 
 
-def plain_numbers(column: Any) -> Floats | None:
-    """All cells as numbers, nan where they are missing, if they are spelled as programs do; else None."""
+def plain_numbers(column: Any, decimal: Decimal | None = None) -> Floats | None:
+    """All cells as numbers, nan where they are missing, if they are spelled as programs do; else None. Where `decimal`
+    says that points are none, text is not spelled so."""
+    if decimal == "," and is_text(column):
+        return None
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_boolean(column.type) or is_date(column) or pa.types.is_nested(column.type):
@@ -195,6 +201,8 @@ def plain_numbers(column: Any) -> Floats | None:
             return _finite(column.cast(pa.float64(), safe=False))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return None
+    if pa.types.is_string_view(column.type):  # as polars has it; little can be done with it
+        column = column.cast(pa.string())
     try:
         return _finite(column.cast(pa.float64()), text=True)
     except pa.ArrowInvalid:

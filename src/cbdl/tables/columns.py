@@ -186,7 +186,11 @@ def _learn(name: str, cell: Any, rows: Rows, wishes: Wishes, formats: dict[str, 
     """What a column means; None if it has one value only."""
     if name in formats or cells.is_date(cell):
         return _date(name, cell, rows, formats.get(name), name in formats)
-    quick = cells.plain_numbers(cell)
+    if pa.types.is_nested(cell.type):
+        raise TableError(
+            f"column {name!r} holds lists or records; make columns of their parts, or leave it out with --drop {name}"
+        )
+    quick = cells.plain_numbers(cell, wishes.decimal)
     if quick is not None:
         return _number(name, quick, Spelling(), name in wishes.use)
     place, words = cells.texts(cell)
@@ -195,7 +199,8 @@ def _learn(name: str, cell: Any, rows: Rows, wishes: Wishes, formats: dict[str, 
             f"column {name!r} has no value in the training rows; leave it out with --drop {name}"
         )
     if not pa.types.is_boolean(cell.type):
-        spelling = spelling_of(f"column {name!r}", words, place, rows, wishes.decimal, f"--drop {name}")
+        remedy = f"leave it empty if it is not known, or leave the column out with --drop {name}"
+        spelling = spelling_of(f"column {name!r}", words, place, rows, wishes.decimal, remedy)
         if spelling is not None:
             return _number(name, cells.numbers(cell, spelling)[0], spelling, name in wishes.use)
         _check_dates(name, words)
@@ -211,8 +216,8 @@ def spelling_of(
     remedy: str,
 ) -> Spelling | None:
     """How numbers are written, or None if these words are none; a TableError if that cannot be told, or if most of
-    them are numbers."""
-    ways = [way for way in cells.spellings(words) if decimal in (None, way.decimal)]
+    them are numbers, counted by rows or, where one word stands in most of the rows, each once."""
+    ways = cells.spellings(words, decimal)
     if len(ways) > 1:
         example = next(w for w in words if ways[0].number(w) != ways[1].number(w))
         raise TableError(
@@ -225,11 +230,12 @@ def spelling_of(
     read = [[way.number(w) is not None for w in words] for way in guess]
     counts = np.bincount(place[place >= 0], minlength=len(words))
     best = max(read, key=lambda known: int(counts[known].sum()))
-    if 2 * int(counts[best].sum()) > int(counts.sum()):
+    by_rows = 2 * int(counts[best].sum()) > int(counts.sum())
+    if by_rows or 2 * sum(best) > max(len(words), 2 * FEW):
         at = int(np.flatnonzero(np.array([*best, True])[place] == 0)[0])
+        most = "most of the column is" if by_rows else "most of its different values are"
         raise TableError(
-            f"{what}, row {rows[at] + 1}: {words[place[at]]!r} is not a finite number, as most of the column is; "
-            f"correct it, or leave the column out with {remedy}"
+            f"{what}, row {rows[at] + 1}: {words[place[at]]!r} is not a finite number, as {most}; correct it, {remedy}"
         )
     return None
 

@@ -98,14 +98,14 @@ def _numbers(name: str, cell: Any, decimal: Decimal | None) -> tuple[Floats | No
     """The target as numbers, or None; how they are written; its words."""
     if cells.is_date(cell):
         raise TableError(f"the target {name!r} holds dates; give a number, such as the days until then")
-    quick = cells.plain_numbers(cell)
+    quick = cells.plain_numbers(cell, decimal)
     place, words = cells.texts(cell)
     if quick is not None:
         return quick, Spelling(), words
     if pa.types.is_boolean(cell.type):
         return None, Spelling(), words
     rows = np.arange(len(cell))
-    spelling = spelling_of(f"the target {name!r}", words, place, rows, decimal, "another --target")
+    spelling = spelling_of(f"the target {name!r}", words, place, rows, decimal, "or choose another --target")
     if spelling is not None:
         return cells.numbers(cell, spelling)[0], spelling, words
     if cells.formats(words):
