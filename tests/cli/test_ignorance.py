@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
@@ -350,6 +351,29 @@ def test_a_frame_with_gaps_is_for_predict_missing(place):
         model.predict(data[["x", "c"]])
     with pytest.raises(TableError, match="int is no data frame"):
         model.predict(3)
+
+
+def test_what_a_frame_cannot_hold_is_told(place):
+    model, data = cbdl.load(place / "value"), frame().head(3)
+    data.loc[1, "x"] = 1e300
+    for answer in (model.predict, model.predict_missing):
+        with pytest.raises(TableError, match=r"column 'x', row 2: 1e\+300 is too large a number"):
+            answer(data)
+    for one in (data["x"], data.iloc[0]):
+        with pytest.raises(TableError, match="Series is no data frame"):
+            model.predict(one)
+
+
+def test_words_of_polars_are_understood(place):
+    model, data = cbdl.load(place / "kind"), frame().head(3)
+    data.loc[1, ["x", "c"]] = None
+    views = pa.table(data)
+    views = views.set_column(1, "c", views["c"].cast(pa.string()).cast(pa.string_view()))
+    spelled = pa.array(["?" if v is None else str(v) for v in views["x"].to_pylist()])
+    views = views.set_column(0, "x", spelled.cast(pa.string_view()))
+    np.testing.assert_allclose(
+        model.predict_missing(views).probs, model.predict_missing(data).probs, atol=1e-9
+    )
 
 
 def test_categories_and_missing_values_of_pandas_are_understood(place):

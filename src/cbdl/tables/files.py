@@ -124,15 +124,18 @@ def names(path: str | Path, dialect: Dialect | None = None) -> list[str]:
 
 def from_frame(frame: Any) -> Chunk:
     """A data frame (pandas, polars, Arrow, or a mapping of names to columns) as a chunk."""
+    no_frame = UsageError(
+        f"{type(frame).__name__} is no data frame; give one of pandas, polars or pyarrow, or a mapping of names to "
+        "columns"
+    )
+    if getattr(frame, "ndim", 2) != 2:  # one column, or one row
+        raise no_frame
     try:
         table = pa.table(frame)
     except pa.ArrowInvalid:  # a column of objects of several types
         table = pa.table({str(name): _of_objects(frame[name]) for name in frame})
     except TypeError:
-        raise UsageError(
-            f"{type(frame).__name__} is no data frame; give one of pandas, polars or pyarrow, or a mapping of names "
-            "to columns"
-        ) from None
+        raise no_frame from None
     table = table.select([i for i, name in enumerate(table.column_names) if not name.startswith("__index")])
     if not table.num_rows:
         raise TableError("the data frame has no rows")
