@@ -119,6 +119,7 @@ def test_an_unknown_word_can_be_an_error(place):
     new = {"x": [0.2, 0.3], "c": ["c", "new"], "flag": [True, True]}
     err = refused(place, "kind", new, "--unknown", "error")
     assert "column 'c', row 2: 'new' was not seen in training, which had a|b, c, d\"e" in err
+    assert "--unknown hull" in err
 
 
 # --- missing values -------------------------------------------------------------------------------------------
@@ -204,6 +205,13 @@ def test_evaluation_counts_them(place):
     code, _, err = called("evaluate", place / "kind", place / "odd.csv", "--unknown", "error")
     assert code == 1
     assert "'new' was not seen" in err
+    data.loc[0, "kind"] = "e"
+    data.to_csv(place / "odd.csv", index=False)
+    code, _, err = called("evaluate", place / "kind", place / "odd.csv")
+    assert code == 1
+    assert "in row 1 is 'e', which the model cannot predict; it knows 'a|b', 'c', 'd\"e'" in " ".join(
+        err.split()
+    )
 
 
 # --- what is learned from training rows only ------------------------------------------------------------------

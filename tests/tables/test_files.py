@@ -220,6 +220,16 @@ def test_answers_as_csv_keep_names_whatever_signs_are_in_them():
     assert tables.split_set(row[1]) == ["a|b", "c"]
 
 
+@pytest.mark.parametrize(
+    "kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())], ids=str
+)
+def test_text_of_every_type_survives_csv(kind):
+    own = ["a,b", 'c "d"', None, "e\nf"]
+    lines = writing.csv_lines({"kept": pa.array(own).cast(kind), "row": pa.array(range(4))})
+    read = list(csv.reader(io.StringIO(lines, newline="")))
+    assert [row[0] for row in read] == ["a,b", 'c "d"', "", "e\nf"]
+
+
 @given(st.lists(st.text(alphabet='ab|\\",\n ', min_size=1), max_size=5))
 def test_a_set_of_classes_survives_csv(names):
     file = io.StringIO()

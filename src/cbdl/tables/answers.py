@@ -100,7 +100,8 @@ class Trained:
 def described(folder: str | Path) -> Mapping[str, Any]:
     """What a saved model keeps beside its networks."""
     if not Path(folder).is_dir():
-        raise UsageError(f"{folder} {'is not a folder' if Path(folder).exists() else 'does not exist'}")
+        what = "is not a folder" if Path(folder).exists() else "does not exist"
+        raise UsageError(f"the model {folder} {what}; name a folder that cbdl fit wrote")
     extra: Mapping[str, Any] = read_manifest(folder)["extra"]
     return extra
 
@@ -197,6 +198,11 @@ def _of_chunk(trained: Trained, first: int, chunk: Chunk, options: Options, here
     kept = {name: chunk[name] for name in options.keep}
     numbers = {"row": pa.array(np.arange(first, first + len(rows.X)))}
     own = answer_rows(trained, rows, options)
+    twice = next((name for name in kept if name in numbers or name in own), None)
+    if twice is not None:
+        raise UsageError(
+            f"--keep {twice}: the answers have a column of that name themselves; rename the one in the table"
+        )
     abstained = int(np.sum(own["abstain"])) if "abstain" in own else 0
     columns = numbers | kept | {name: _arrow(column) for name, column in own.items()}
     gaps = rows.missing | rows.unknown
@@ -252,7 +258,7 @@ def _not_seen(
     known = ", ".join(column.levels[:5]) + (", ..." if len(column.levels) > 5 else "")
     return TableError(
         f"column {column.name!r}, row {first + row}: {chunk[column.name][row].as_py()!r} was not seen in training, "
-        f"which had {known}"
+        f"which had {known}; correct it, or ask for --unknown hull"
     )
 
 

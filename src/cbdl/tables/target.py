@@ -12,7 +12,7 @@ import pyarrow as pa
 from cbdl.tables import cells
 from cbdl.tables.cells import PLAIN, Decimal, Spelling
 from cbdl.tables.columns import LEVELS, spelling_of, too_wide
-from cbdl.tables.errors import TableError
+from cbdl.tables.errors import TableError, named
 from cbdl.tables.files import Floats
 
 Task = Literal["classification", "regression"]
@@ -43,9 +43,10 @@ class Target:
             bad = values < 0
         if bad.any():
             at = int(bad.argmax())
+            known = named(list(self.classes)) if self.classes else "finite numbers"
             raise TableError(
                 f"the target {self.name!r} in row {first_row + at} is {cell[at].as_py()!r}, which the model cannot "
-                "predict"
+                f"predict; it knows {known}"
             )
         return values
 

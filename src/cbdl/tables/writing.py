@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from cbdl.ground import files
 from cbdl.tables.answers import Answers
+from cbdl.tables.cells import is_text
 from cbdl.tables.errors import UsageError
 from cbdl.tables.files import Floats
 
@@ -178,7 +179,7 @@ def _csv_cells(column: Any) -> Any:
             inner = pc.binary_join_element_wise(ends[::2], ends[1::2], ":")
         column = pc.binary_join(_same_lists(column, inner), "|")
     cells = pc.fill_null(_text(column), "")
-    if not pa.types.is_string(column.type):
+    if not is_text(column):
         return cells
     odd = pc.match_substring_regex(cells, '[",\r\n]')
     return pc.if_else(odd, _around('"', pc.replace_substring(cells, '"', '""'), '"'), cells)
