@@ -62,11 +62,23 @@ def test_the_delimiter_is_the_one_of_the_header(tmp_path, delimiter):
         ("a,\n1,2\n", "column 2 has no name"),
         ("a,b\n1,2\n3\n", "line 3: 1 value for 2 columns"),
         ("a,b\n1,2\n3,4,5\n", "line 3: 3 values for 2 columns"),
+        ('a,b\n1,2\n3,"4\n5,6\n', "line 3: a quote is opened and never closed"),
     ],
 )
 def test_a_file_that_is_no_table_is_refused_with_the_place(tmp_path, text, said):
     with pytest.raises(TableError, match=said):
         tables.read(written(tmp_path / "t.csv", text))
+
+
+@pytest.mark.parametrize("rows", [50_000, 500_000], ids=["in a block", "in several"])
+def test_a_quote_that_takes_a_whole_file_is_named_where_it_is_opened(tmp_path, rows):
+    with pytest.raises(TableError, match="line 2: a quote is opened and never closed"):
+        tables.read(written(tmp_path / "t.csv", 'a,b\n1,"2\n' + "3,4\n" * rows))
+
+
+def test_a_quote_within_a_value_is_none(tmp_path):
+    path = written(tmp_path / "t.csv", 'a,b\n1,5" pipe\n2,"x\ny"\n')
+    assert listed(path) == {"a": ["1", "2"], "b": ['5" pipe', "x\ny"]}
 
 
 def test_other_encodings_and_files_that_are_not_there(tmp_path):

@@ -269,10 +269,39 @@ def _csv(path: Path, dialect: Dialect, only: Collection[str] | None) -> Iterator
         for batch in reader:
             if batch.num_rows:
                 yield batch
+        _check_quotes(path, header)
     except (pa.ArrowInvalid, UnicodeError) as error:
         if "empty" in str(error).lower():  # nothing below the header
             return
         raise _explained(path, header, error) from None
+
+
+def _check_quotes(path: Path, header: _Header) -> None:
+    """A TableError if a quote is never closed, behind which Arrow takes the rest of the file for one value."""
+    with open(path, "rb") as raw:
+        odd = sum(part.count(b'"') for part in iter(lambda: raw.read(BLOCK), b"")) % 2
+    if not odd:
+        return
+    last = 0
+    with open(path, newline="", encoding=header.encoding) as file:
+        reader = csv.reader(file, delimiter=header.delimiter, strict=True)
+        try:
+            for _ in reader:
+                last = reader.line_num
+        except csv.Error as error:
+            if _is_open(error):
+                raise _open_quote(path, last + 1) from None
+
+
+def _is_open(error: csv.Error) -> bool:
+    """Whether a value that should end does not; one of 100,000 signs is taken for such."""
+    return "unexpected end" in str(error) or "field limit" in str(error)
+
+
+def _open_quote(path: Path, line: int) -> TableError:
+    return TableError(
+        f"{path}, line {line}: a quote is opened and never closed; close it, or double it if it belongs to a value"
+    )
 
 
 def _explained(path: Path, header: _Header, error: Exception) -> TableError:
@@ -291,6 +320,8 @@ def _explained(path: Path, header: _Header, error: Exception) -> TableError:
     except UnicodeError as problem:
         return _not_text(path, header.encoding, problem)
     except csv.Error as problem:
+        if _is_open(problem):
+            return _open_quote(path, count + 1)
         return TableError(f"{path}, line {count + 1}: {problem}")
     return TableError(f"{path} is not a CSV file: {error}")
 
