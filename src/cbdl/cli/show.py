@@ -56,12 +56,12 @@ def _pairs(title: str, rows: Iterable[tuple[str, str]]) -> None:
 
 
 def number(x: float) -> str:
-    """Four digits that count.
+    """Four digits that count; of large numbers all that are before the point.
 
-    >>> number(0.98765), number(212.3456)
-    ('0.9877', '212.3')
+    >>> number(0.98765), number(212.3456), number(51234.5), number(2e12)
+    ('0.9877', '212.3', '51234', '2e+12')
     """
-    return f"{x:.4g}"
+    return f"{x:.0f}" if 1e4 <= abs(x) < 1e9 else f"{x:.4g}"
 
 
 def score_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -135,8 +135,8 @@ def _ended(summary: Mapping[str, Any]) -> str:
 
 
 def fit(summary: Mapping[str, Any], *, chosen: bool) -> None:
-    other = "regression" if summary["task"] == "classification" else "classification"
-    hint = f"  (by its values; else --task {other})" if chosen else ""
+    other = summary["other_task"]
+    hint = f"  (by its values; else --task {other})" if chosen and other else ""
     rows = [
         ("model", summary["model"]),
         ("task", f"{summary['task']} of {summary['target']}{hint}"),

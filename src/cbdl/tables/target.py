@@ -50,6 +50,15 @@ class Target:
             )
         return values
 
+    def other_task(self, y: Labels) -> Task | None:
+        """What the outcomes `y`, as they are encoded, could be taken for too: numbers that are few or name classes."""
+        if self.task == "classification":
+            numbers = [number_of(c, self.spelling) for c in self.classes]
+            return None if None in numbers else "regression"
+        different = np.unique(y)
+        most = LEVELS if self.decimals == 0 else FEW
+        return "classification" if len(different) <= most else None
+
     def _labels(self, cell: Any) -> Labels:
         by_name: dict[Any, int] = {c: i for i, c in enumerate(self.classes)}
         by_number = {number_of(c, self.spelling): i for i, c in enumerate(self.classes)}
