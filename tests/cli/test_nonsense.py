@@ -290,6 +290,16 @@ def test_all_columns_that_cannot_be_used_are_named_at_once(tmp_path):
     assert [f"--drop {name}" in err for name in ("id", "name", "d", "x")] == [True, True, True, False]
 
 
+def test_another_delimiter_is_thought_of_in_new_rows_too(tmp_path):
+    path = table(tmp_path / "t.csv", {"x": X, "z": X, "y": Y})
+    assert fitted(path)[0] == 0
+    code, _, err = called(
+        "predict", tmp_path / "model", table(tmp_path / "n.csv", {"x": X, "z": X}, delimiter="^")
+    )
+    assert code == 2
+    assert "it has x^z; if values are set apart by another sign, say --delimiter" in " ".join(err.split())
+
+
 def test_another_delimiter_is_thought_of_where_there_is_one_column(tmp_path):
     path = table(tmp_path / "t.csv", {"x": X, "y": Y}, "#")
     code, _, err = fitted(path)

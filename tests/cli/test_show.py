@@ -73,6 +73,13 @@ def test_another_task_is_named_where_it_is_possible(capsys, monkeypatch):
     assert "task classification of y (by its values; else --task regression)" in out
 
 
+def test_names_are_shown_as_they_are(capsys, monkeypatch):
+    """What stands in brackets is no markup."""
+    out = said(capsys, monkeypatch, classes=["[/red]", "[bold]b"], target="[y]", model="m[1]")
+    for words in ("classes [/red], [bold]b", "classification of [y]", "model m[1]", "predict m[1]"):
+        assert words in out
+
+
 def test_chains_that_do_not_agree_and_members_that_failed_are_told(capsys, monkeypatch):
     out = said(capsys, monkeypatch, converged=False, rhat=2.5)
     assert "converged no (largest R-hat 2.50): chains do not agree; more --steps may help" in out

@@ -41,7 +41,7 @@ MOST = 12
 
 
 def _console() -> Console:
-    return Console(highlight=False, soft_wrap=False)
+    return Console(highlight=False, soft_wrap=False, markup=False)
 
 
 def _pairs(title: str, rows: Iterable[tuple[str, str]]) -> None:
@@ -114,7 +114,7 @@ def _scored(values: Mapping[str, Any], what: str) -> None:
     of = f" of {values['of']}" if values.get("of", values["rows"]) != values["rows"] else ""
     _pairs(f"{values['rows']}{of} rows{what}", score_rows(values))
     for line in remarks(values):
-        _console().print(line, markup=False)
+        _console().print(line)
 
 
 def scores(values: Mapping[str, Any]) -> None:
@@ -151,7 +151,7 @@ def fit(summary: Mapping[str, Any], *, chosen: bool) -> None:
     if held_out["rows"]:
         _console().print()
         _scored(held_out, " that were held out")
-    _console().print(f"\nNext: cbdl predict {summary['model']} new.csv --out pred.csv", markup=False)
+    _console().print(f"\nNext: cbdl predict {summary['model']} new.csv --out pred.csv")
 
 
 def info(summary: Mapping[str, Any]) -> None:
@@ -233,8 +233,8 @@ def part(shown: Part) -> None:
     """One part of the demo: a title, what was done, a table, and what to see in it."""
     console = _console()
     console.print()
-    console.print(shown.title, style="bold", markup=False)
-    console.print(shown.text, markup=False)
+    console.print(shown.title, style="bold")
+    console.print(shown.text)
     console.print()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for i, name in enumerate(shown.header):
@@ -244,4 +244,4 @@ def part(shown: Part) -> None:
     console.print(table)
     console.print()
     for line in shown.lessons:
-        console.print(line, markup=False)
+        console.print(line)

@@ -20,7 +20,7 @@ from cbdl.prediction import FORMS, Form, averaged
 from cbdl.steps.missing import MOST
 from cbdl.store import ModelError, read_manifest
 from cbdl.tables.cells import Spelling
-from cbdl.tables.columns import check_range
+from cbdl.tables.columns import check_range, other_sign
 from cbdl.tables.encoding import Column, Encoded, choices, encode_rows, filled, from_json, to_json
 from cbdl.tables.errors import TableError, UsageError
 from cbdl.tables.files import ROWS, Chunk, Dialect, Floats, chunks, names
@@ -223,7 +223,7 @@ def read_rows(
     if absent:
         raise UsageError(
             f"the table has no column {absent[0]!r}, which the model was trained with; it has "
-            f"{', '.join(here or chunk)}"
+            f"{', '.join(here or chunk)}{other_sign(here or chunk)}"
         )
     rows = encode_rows(trained.columns, chunk, first)
     if options.unknown == "error" and rows.unknown.any():

@@ -7,7 +7,7 @@ those that it will meet.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,18 +75,19 @@ def check_names(table: Chunk, target: str, wishes: Wishes) -> list[str]:
         for name in names:
             if name not in table:
                 raise UsageError(
-                    f"{option}: the table has no column {name!r}; it has {', '.join(table)}{_other_sign(table)}"
+                    f"{option}: the table has no column {name!r}; it has {', '.join(table)}{other_sign(table)}"
                 )
     if target in wishes.drop:
         raise UsageError(f"--drop {target}: that is the target; a model cannot do without it")
     left = [n for n in table if n != target and n not in wishes.drop]
     if not left:
-        raise UsageError(f"no column is left to learn from{_other_sign(table)}")
+        raise UsageError(f"no column is left to learn from{other_sign(table)}")
     return left
 
 
-def _other_sign(table: Chunk) -> str:
-    return "; if values are set apart by another sign, say --delimiter" if len(table) == 1 else ""
+def other_sign(names: Collection[str]) -> str:
+    """A hint for a table of one column, which may be several."""
+    return "; if values are set apart by another sign, say --delimiter" if len(names) == 1 else ""
 
 
 def learn(table: Chunk, names: Sequence[str], rows: Rows, wishes: Wishes) -> Meaning:
