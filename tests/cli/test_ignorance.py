@@ -139,7 +139,8 @@ def test_a_missing_value_is_ignorance(place, kind, gaps):
 def test_missing_values_can_be_filled_in_or_be_an_error(place):
     new = {"x": [0.2, None], "c": ["c", "c"], "flag": [True, True]}
     middle = frame().x[held_out_of(place)[0]].quantile(0.5, interpolation="lower")
-    filled, _ = answered(place, "kind", new, "--missing", "impute")
+    filled, said = answered(place, "kind", new, "--missing", "impute")
+    assert said == "2 rows, 1 with missing values that were filled in\n"
     known, _ = answered(place, "kind", new | {"x": [0.2, middle]})
     assert filled[1]["probability:c"] == pytest.approx(known[1]["probability:c"], abs=1e-9)
     assert "column 'x', row 2: the value is missing" in refused(place, "kind", new, "--missing", "error")

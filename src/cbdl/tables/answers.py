@@ -160,6 +160,8 @@ class Answers:
     sampled: int
     """Rows with more completions than were answered."""
     abstained: int
+    imputed: int = 0
+    """Rows with missing values that were filled in."""
 
     def rows(self) -> list[dict[str, Any]]:
         """One mapping per row."""
@@ -194,7 +196,8 @@ def _numbered(parts: Iterable[Chunk]) -> Iterator[tuple[int, Chunk]]:
 
 
 def _of_chunk(trained: Trained, first: int, chunk: Chunk, options: Options, here: Collection[str]) -> Answers:
-    rows = read_rows(trained, chunk, options, first, here)
+    read = _read(trained, chunk, options, first, here)
+    rows = prepared(trained, read, options, first)
     kept = {name: chunk[name] for name in options.keep}
     numbers = {"row": pa.array(np.arange(first, first + len(rows.X)))}
     own = answer_rows(trained, rows, options)
@@ -212,6 +215,7 @@ def _of_chunk(trained: Trained, first: int, chunk: Chunk, options: Options, here
         int(rows.missing.any(1).sum()),
         int((_possible(trained.columns, gaps) > options.completions(trained.target)).sum()),
         abstained,
+        int((read.missing & ~rows.missing).any(1).sum()),
     )
 
 
@@ -219,6 +223,13 @@ def read_rows(
     trained: Trained, chunk: Chunk, options: Options, first: int, here: Collection[str] | None = None
 ) -> Encoded:
     """The rows of a chunk as numbers, nan where the hull over all possible inputs is asked for."""
+    return prepared(trained, _read(trained, chunk, options, first, here), options, first)
+
+
+def _read(
+    trained: Trained, chunk: Chunk, options: Options, first: int, here: Collection[str] | None
+) -> Encoded:
+    """The rows of a chunk as numbers, nan where a value is missing or was never seen."""
     absent = [c.name for c in trained.columns if c.name not in chunk]
     if absent:
         raise UsageError(
@@ -228,7 +239,7 @@ def read_rows(
     rows = encode_rows(trained.columns, chunk, first)
     if options.unknown == "error" and rows.unknown.any():
         raise _not_seen(trained.columns, chunk, rows.unknown, first)
-    return prepared(trained, rows, options, first)
+    return rows
 
 
 def prepared(trained: Trained, rows: Encoded, options: Options, first: int = 1) -> Encoded:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
@@ -83,7 +84,7 @@ def rounded(answers: Answers, digits: int | None, decimals: int | None) -> Answe
     own |= ends
     if "lower" in own and digits is not None:
         own |= _outwards(answers.columns, lambda x, rows, how: significant(x, digits, how))
-    return Answers(own, answers.unknown, answers.missing, answers.sampled, answers.abstained)
+    return replace(answers, columns=own)
 
 
 def significant(x: Floats, digits: int, how: Rounding = np.round) -> Floats:
