@@ -162,6 +162,15 @@ def test_predict_prints_a_row_for_each_row(place):
     assert all(row["lower"] < row["decision"] < row["upper"] for row in answer)
 
 
+def test_a_column_that_would_be_there_twice_is_not_kept(place, tmp_path):
+    lines = (place / "new.csv").read_text().splitlines()
+    path = tmp_path / "new.csv"
+    path.write_text("\n".join([f"{lines[0]},size", *(f"{line},XL" for line in lines[1:])]))
+    code, out, err = called("predict", place / "line", path, "--keep", "size")
+    assert (code, out) == (2, "")
+    assert "--keep size: the answers have a column of that name" in err
+
+
 @pytest.mark.parametrize("name", ["p.csv", "p.jsonl"])
 def test_predict_writes_what_it_would_have_printed(place, name):
     flag = ["--json"] if name.endswith("jsonl") else []
@@ -272,10 +281,11 @@ def test_imputation_is_kept_with_the_model(tmp_path):
         ("fit classes.csv --target y --out m --calibration nix", "--calibration"),
         ("fit classes.csv --target y --out m --temperature 0", "--temperature"),
         ("fit classes.csv --target y --out classes", "--overwrite"),
-        ("predict nix new.csv", "nix does not exist"),
+        ("predict nix new.csv", "the model nix does not exist; name a folder that cbdl fit wrote"),
         ("predict new.csv new.csv", "not a folder"),
         ("predict classes nix.csv", "nix.csv does not exist"),
         ("predict classes new.csv --alpha 1", "--alpha"),
+        ("predict classes new.csv --phi nan", "--phi"),
         ("predict classes new.csv --samples 0", "--samples"),
         ("predict classes new.csv --method nix", "--method"),
         ("predict classes new.csv --keep nix", "no column 'nix'"),

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
@@ -118,6 +119,7 @@ def test_an_unknown_word_can_be_an_error(place):
     new = {"x": [0.2, 0.3], "c": ["c", "new"], "flag": [True, True]}
     err = refused(place, "kind", new, "--unknown", "error")
     assert "column 'c', row 2: 'new' was not seen in training, which had a|b, c, d\"e" in err
+    assert "--unknown hull" in err
 
 
 # --- missing values -------------------------------------------------------------------------------------------
@@ -137,7 +139,8 @@ def test_a_missing_value_is_ignorance(place, kind, gaps):
 def test_missing_values_can_be_filled_in_or_be_an_error(place):
     new = {"x": [0.2, None], "c": ["c", "c"], "flag": [True, True]}
     middle = frame().x[held_out_of(place)[0]].quantile(0.5, interpolation="lower")
-    filled, _ = answered(place, "kind", new, "--missing", "impute")
+    filled, said = answered(place, "kind", new, "--missing", "impute")
+    assert said == "2 rows, 1 with missing values that were filled in\n"
     known, _ = answered(place, "kind", new | {"x": [0.2, middle]})
     assert filled[1]["probability:c"] == pytest.approx(known[1]["probability:c"], abs=1e-9)
     assert "column 'x', row 2: the value is missing" in refused(place, "kind", new, "--missing", "error")
@@ -203,6 +206,13 @@ def test_evaluation_counts_them(place):
     code, _, err = called("evaluate", place / "kind", place / "odd.csv", "--unknown", "error")
     assert code == 1
     assert "'new' was not seen" in err
+    data.loc[0, "kind"] = "e"
+    data.to_csv(place / "odd.csv", index=False)
+    code, _, err = called("evaluate", place / "kind", place / "odd.csv")
+    assert code == 1
+    assert "in row 1 is 'e', which the model cannot predict; it knows 'a|b', 'c', 'd\"e'" in " ".join(
+        err.split()
+    )
 
 
 # --- what is learned from training rows only ------------------------------------------------------------------
@@ -350,6 +360,29 @@ def test_a_frame_with_gaps_is_for_predict_missing(place):
         model.predict(data[["x", "c"]])
     with pytest.raises(TableError, match="int is no data frame"):
         model.predict(3)
+
+
+def test_what_a_frame_cannot_hold_is_told(place):
+    model, data = cbdl.load(place / "value"), frame().head(3)
+    data.loc[1, "x"] = 1e300
+    for answer in (model.predict, model.predict_missing):
+        with pytest.raises(TableError, match=r"column 'x', row 2: 1e\+300 is too large a number"):
+            answer(data)
+    for one in (data["x"], data.iloc[0]):
+        with pytest.raises(TableError, match="Series is no data frame"):
+            model.predict(one)
+
+
+def test_words_of_polars_are_understood(place):
+    model, data = cbdl.load(place / "kind"), frame().head(3)
+    data.loc[1, ["x", "c"]] = None
+    views = pa.table(data)
+    views = views.set_column(1, "c", views["c"].cast(pa.string()).cast(pa.string_view()))
+    spelled = pa.array(["?" if v is None else str(v) for v in views["x"].to_pylist()])
+    views = views.set_column(0, "x", spelled.cast(pa.string_view()))
+    np.testing.assert_allclose(
+        model.predict_missing(views).probs, model.predict_missing(data).probs, atol=1e-9
+    )
 
 
 def test_categories_and_missing_values_of_pandas_are_understood(place):

@@ -120,6 +120,38 @@ def test_numbers_with_another_unit_are_no_names(tmp_path, spelled):
     assert fitted(path, "--drop", "weight")[0] == 0
 
 
+def test_points_are_thousands_where_the_decimal_sign_is_said_to_be_a_comma(tmp_path):
+    spelled = [f"{300 + 40 * i:,}".replace(",", ".") for i in range(60)]
+    path = table(
+        tmp_path / "t.csv", {"x": spelled, "z": X, "y": [f"{v:.2f}".replace(".", ",") for v in X]}, ";"
+    )
+    code, _, err = fitted(path, "--decimal", ",", "--held-out", "0")
+    assert code == 0, err
+    columns = columns_of(path)
+    assert columns["x"]["values"][-1] == [2580.0]
+    assert columns["z"]["spelling"]["decimal"] == ".", "no comma can be meant"
+
+
+def test_a_word_in_most_rows_makes_no_category_of_numbers(tmp_path):
+    x = ["unknown" if i % 3 else f"{v:.3f}" for i, v in enumerate(X)]
+    code, _, err = fitted(table(tmp_path / "t.csv", {"x": x, "y": Y}), "--held-out", "0")
+    assert code == 1
+    assert "column 'x', row 2: 'unknown' is not a finite number, as most of its different values are" in err
+    assert "leave it empty if it is not known" in err
+    path = table(tmp_path / "t.csv", {"x": [v if v != "unknown" else "<NA>" for v in x], "y": Y})
+    assert "column 'x' has 40 missing values" in fitted(path)[2]
+    x = ["none of them" if i % 3 else str(i % 5) for i in range(60)]
+    assert fitted(table(tmp_path / "t.csv", {"x": x, "y": Y}))[1]["features"] == 6, "few numbers are levels"
+
+
+def test_lists_and_records_are_no_category(tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    parquet.write_table(pa.table({"x": X, "l": [[i % 3] for i in range(60)], "y": Y}), tmp_path / "t.parquet")
+    assert "column 'l' holds lists or records" in fitted(tmp_path / "t.parquet")[2]
+
+
 def test_new_rows_with_a_decimal_comma_are_told_from_the_ones_of_training(tmp_path):
     path = table(tmp_path / "t.csv", {"x": X, "y": Y})
     assert fitted(path)[0] == 0
@@ -143,7 +175,17 @@ def test_numbers_with_a_slip_are_named(tmp_path):
 
 @pytest.mark.parametrize(
     ("form", "hint"),
-    [("%Y-%m-%d", ""), ("%d.%m.%Y", ""), ("%Y-%m-%d %H:%M:%S", ""), ("%d/%m/%Y", ":%d/%m/%Y")],
+    [
+        ("%Y-%m-%d", ""),
+        ("%d.%m.%Y", ""),
+        ("%Y-%m-%d %H:%M:%S", ""),
+        ("%Y-%m-%dT%H:%M:%SZ", ""),
+        ("%Y-%m-%dT%H:%M:%S.%f+00:00", ""),
+        ("%Y%m%d", ""),
+        ("%b %d, %Y", ""),
+        ("%d/%m/%Y", ":%d/%m/%Y"),
+        ("%d.%m.%y", ""),
+    ],
 )
 def test_dates_are_no_category_and_their_parts_are_offered(tmp_path, form, hint):
     days = np.datetime64("2024-01-01T05:00:00") + np.arange(60) * np.timedelta64(31, "h")
@@ -173,6 +215,47 @@ def test_parts_of_dates_are_those_of_the_calendar(tmp_path):
     days = np.datetime64("1999-12-28") + np.arange(900)
     parts = cells.parts(days.astype("datetime64[s]"), cells.PARTS)
     assert parts[:, :4].tolist() == [[d.year, d.month, d.day, d.weekday()] for d in days.tolist()]
+
+
+def test_numbers_that_look_like_dates_can_be_insisted_on(tmp_path):
+    path = table(tmp_path / "t.csv", {"day": [20240101 + i % 28 for i in range(60)], "y": Y})
+    assert "holds dates (20240128)" in fitted(path)[2]
+    assert fitted(path, "--use", "day")[0] == 0
+    assert columns_of(path)["day"]["kind"] == "number"
+
+
+def test_dates_times_and_lengths_of_time_of_parquet_are_understood(tmp_path):
+    import datetime as dt
+
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    path = tmp_path / "t.parquet"
+    columns = {
+        "day": [dt.date(2024, 1, 1) + dt.timedelta(i) for i in range(60)],
+        "clock": [dt.time(i % 24, 30) for i in range(60)],
+        "wait": [dt.timedelta(seconds=i % 7) for i in range(60)],
+        "y": Y,
+    }
+    parquet.write_table(pa.table(columns), path)
+    code, _, err = fitted(path)
+    assert code == 1
+    assert "--date day" in err
+    assert "--date clock" in err
+    code, _, err = fitted(path, "--date", "day", "--date", "clock")
+    assert code == 0, err
+    learned = columns_of(path)
+    assert learned["clock"]["parts"] == ["hour"]
+    assert learned["clock"]["values"][0] == [0.5]
+    assert learned["wait"]["values"][-1] == [6.0]
+    # the same days as text: as standards write them, or refused with such a form
+    rows = {"day": ["2024-02-03"], "wait": ["2"]}
+    spelled = table(tmp_path / "s.csv", {**rows, "clock": ["1970-01-01 08:30"]})
+    assert called("predict", tmp_path / "model", spelled)[0] == 0
+    spelled = table(tmp_path / "s.csv", {**rows, "clock": ["half past eight"]})
+    assert "'half past eight' is not a date like %Y-%m-%d" in " ".join(
+        called("predict", tmp_path / "model", spelled)[2].split()
+    )
 
 
 @pytest.mark.parametrize(
@@ -205,6 +288,16 @@ def test_all_columns_that_cannot_be_used_are_named_at_once(tmp_path):
     assert code == 1
     assert "3 columns cannot be used as they are" in err
     assert [f"--drop {name}" in err for name in ("id", "name", "d", "x")] == [True, True, True, False]
+
+
+def test_another_delimiter_is_thought_of_in_new_rows_too(tmp_path):
+    path = table(tmp_path / "t.csv", {"x": X, "z": X, "y": Y})
+    assert fitted(path)[0] == 0
+    code, _, err = called(
+        "predict", tmp_path / "model", table(tmp_path / "n.csv", {"x": X, "z": X}, delimiter="^")
+    )
+    assert code == 2
+    assert "it has x^z; if values are set apart by another sign, say --delimiter" in " ".join(err.split())
 
 
 def test_another_delimiter_is_thought_of_where_there_is_one_column(tmp_path):

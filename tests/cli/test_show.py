@@ -28,6 +28,7 @@ SCORES: dict[str, Any] = {
 SUMMARY: dict[str, Any] = {
     "model": "m",
     "task": "classification",
+    "other_task": None,
     "target": "y",
     "rows": 1600,
     "features": 7,
@@ -64,6 +65,19 @@ def test_a_summary_has_all_that_one_judges_by(capsys, monkeypatch):
         assert words in out
     assert "than the model" not in out
     assert "says nothing" not in out
+
+
+def test_another_task_is_named_where_it_is_possible(capsys, monkeypatch):
+    assert "task classification of y trained on" in said(capsys, monkeypatch)
+    out = said(capsys, monkeypatch, other_task="regression")
+    assert "task classification of y (by its values; else --task regression)" in out
+
+
+def test_names_are_shown_as_they_are(capsys, monkeypatch):
+    """What stands in brackets is no markup."""
+    out = said(capsys, monkeypatch, classes=["[/red]", "[bold]b"], target="[y]", model="m[1]")
+    for words in ("classes [/red], [bold]b", "classification of [y]", "model m[1]", "predict m[1]"):
+        assert words in out
 
 
 def test_chains_that_do_not_agree_and_members_that_failed_are_told(capsys, monkeypatch):

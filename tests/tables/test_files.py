@@ -62,11 +62,23 @@ def test_the_delimiter_is_the_one_of_the_header(tmp_path, delimiter):
         ("a,\n1,2\n", "column 2 has no name"),
         ("a,b\n1,2\n3\n", "line 3: 1 value for 2 columns"),
         ("a,b\n1,2\n3,4,5\n", "line 3: 3 values for 2 columns"),
+        ('a,b\n1,2\n3,"4\n5,6\n', "line 3: a quote is opened and never closed"),
     ],
 )
 def test_a_file_that_is_no_table_is_refused_with_the_place(tmp_path, text, said):
     with pytest.raises(TableError, match=said):
         tables.read(written(tmp_path / "t.csv", text))
+
+
+@pytest.mark.parametrize("rows", [50_000, 500_000], ids=["in a block", "in several"])
+def test_a_quote_that_takes_a_whole_file_is_named_where_it_is_opened(tmp_path, rows):
+    with pytest.raises(TableError, match="line 2: a quote is opened and never closed"):
+        tables.read(written(tmp_path / "t.csv", 'a,b\n1,"2\n' + "3,4\n" * rows))
+
+
+def test_a_quote_within_a_value_is_none(tmp_path):
+    path = written(tmp_path / "t.csv", 'a,b\n1,5" pipe\n2,"x\ny"\n')
+    assert listed(path) == {"a": ["1", "2"], "b": ['5" pipe', "x\ny"]}
 
 
 def test_other_encodings_and_files_that_are_not_there(tmp_path):
@@ -218,6 +230,16 @@ def test_answers_as_csv_keep_names_whatever_signs_are_in_them():
     assert row == ['a,"b', r"a\|b|c", "1:2|3.5:4", "0.5", "true"]
     assert empty == ["", "", "", "", "false"]
     assert tables.split_set(row[1]) == ["a|b", "c"]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())], ids=str
+)
+def test_text_of_every_type_survives_csv(kind):
+    own = ["a,b", 'c "d"', None, "e\nf"]
+    lines = writing.csv_lines({"kept": pa.array(own).cast(kind), "row": pa.array(range(4))})
+    read = list(csv.reader(io.StringIO(lines, newline="")))
+    assert [row[0] for row in read] == ["a,b", 'c "d"', "", "e\nf"]
 
 
 @given(st.lists(st.text(alphabet='ab|\\",\n ', min_size=1), max_size=5))

@@ -225,16 +225,23 @@ def test_scores_tell_the_floor_of_the_first_rows(classes, line):
 
 
 @pytest.mark.parametrize(
-    ("values", "task"),
+    ("values", "task", "other"),
     [
-        (["a", "b", "a"], "classification"),
-        (["0", "1", "1"], "classification"),
-        (["0", "1", "1.5"], "regression"),
-        ([str(i) for i in range(40)], "regression"),
+        (["a", "b", "a"], "classification", None),
+        (["0", "1", "1"], "classification", "regression"),
+        (["0", "1", "1.5"], "regression", "classification"),
+        ([str(i) for i in range(40)], "regression", "classification"),
+        ([str(i) for i in range(400)], "regression", None),
+        ([str(i / 8) for i in range(40)], "regression", None),
     ],
 )
-def test_the_task_follows_from_the_target(values, task):
-    assert learn_target("y", pa.array(values), "auto").task == task
+def test_the_task_follows_from_the_target(values, task, other):
+    """The other one is named where it would be accepted, and makes sense."""
+    column = pa.array(values)
+    target = learn_target("y", column, "auto")
+    assert (target.task, target.other_task(target.encode(column))) == (task, other)
+    if other is not None:
+        assert learn_target("y", column, other).task == other
 
 
 def test_a_target_that_cannot_be_learned_is_refused():

@@ -5,6 +5,7 @@ Modules of the command line import nothing heavy: whoever asks for help, or mist
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -169,13 +170,20 @@ def dialect_of(delimiter: str | None, encoding: str | None) -> Dialect:
     return Dialect({"tab": "\t", "\\t": "\t"}.get(delimiter or "", delimiter), encoding)
 
 
+def _number(value: float | None) -> float | None:
+    if value is not None and math.isnan(value):
+        raise typer.BadParameter(f"{value} is not a number")
+    return value
+
+
 share = _between(0, 1, "strictly between 0 and 1")
 positive = _between(0, float("inf"), "a positive number")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Alpha = Annotated[float, typer.Option(callback=share, help="The region covers with probability 1 - alpha.")]
 Phi = Annotated[
-    float | None, typer.Option(help="Abstain where the aleatoric uncertainty (nats) is above this.")
+    float | None,
+    typer.Option(callback=_number, help="Abstain where the aleatoric uncertainty (nats) is above this."),
 ]
 Region = Annotated[
     RegionName,

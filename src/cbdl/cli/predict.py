@@ -171,7 +171,7 @@ def _one(model: Path, table: Path, out: Path | None, request: Request, *, as_jso
         parts = answered(trained, table, request, tally)
         writing.write_text(parts, sys.stdout, "jsonl" if as_json else "csv")
         sys.stdout.flush()
-        if tally.counts.gaps:
+        if tally.counts.gaps or tally.counts.imputed:
             note(tally.counts.said(request.options, most))
         return
     counts = answer_file(trained, table, out, request)

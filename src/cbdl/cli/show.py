@@ -41,7 +41,7 @@ MOST = 12
 
 
 def _console() -> Console:
-    return Console(highlight=False, soft_wrap=False)
+    return Console(highlight=False, soft_wrap=False, markup=False)
 
 
 def _pairs(title: str, rows: Iterable[tuple[str, str]]) -> None:
@@ -56,12 +56,12 @@ def _pairs(title: str, rows: Iterable[tuple[str, str]]) -> None:
 
 
 def number(x: float) -> str:
-    """Four digits that count.
+    """Four digits that count; of large numbers all that are before the point.
 
-    >>> number(0.98765), number(212.3456)
-    ('0.9877', '212.3')
+    >>> number(0.98765), number(212.3456), number(51234.5), number(2e12)
+    ('0.9877', '212.3', '51234', '2e+12')
     """
-    return f"{x:.4g}"
+    return f"{x:.0f}" if 1e4 <= abs(x) < 1e9 else f"{x:.4g}"
 
 
 def score_rows(values: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -114,7 +114,7 @@ def _scored(values: Mapping[str, Any], what: str) -> None:
     of = f" of {values['of']}" if values.get("of", values["rows"]) != values["rows"] else ""
     _pairs(f"{values['rows']}{of} rows{what}", score_rows(values))
     for line in remarks(values):
-        _console().print(line, markup=False)
+        _console().print(line)
 
 
 def scores(values: Mapping[str, Any]) -> None:
@@ -135,8 +135,8 @@ def _ended(summary: Mapping[str, Any]) -> str:
 
 
 def fit(summary: Mapping[str, Any], *, chosen: bool) -> None:
-    other = "regression" if summary["task"] == "classification" else "classification"
-    hint = f"  (by its values; else --task {other})" if chosen else ""
+    other = summary["other_task"]
+    hint = f"  (by its values; else --task {other})" if chosen and other else ""
     rows = [
         ("model", summary["model"]),
         ("task", f"{summary['task']} of {summary['target']}{hint}"),
@@ -151,7 +151,7 @@ def fit(summary: Mapping[str, Any], *, chosen: bool) -> None:
     if held_out["rows"]:
         _console().print()
         _scored(held_out, " that were held out")
-    _console().print(f"\nNext: cbdl predict {summary['model']} new.csv --out pred.csv", markup=False)
+    _console().print(f"\nNext: cbdl predict {summary['model']} new.csv --out pred.csv")
 
 
 def info(summary: Mapping[str, Any]) -> None:
@@ -233,8 +233,8 @@ def part(shown: Part) -> None:
     """One part of the demo: a title, what was done, a table, and what to see in it."""
     console = _console()
     console.print()
-    console.print(shown.title, style="bold", markup=False)
-    console.print(shown.text, markup=False)
+    console.print(shown.title, style="bold")
+    console.print(shown.text)
     console.print()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for i, name in enumerate(shown.header):
@@ -244,4 +244,4 @@ def part(shown: Part) -> None:
     console.print(table)
     console.print()
     for line in shown.lessons:
-        console.print(line, markup=False)
+        console.print(line)

@@ -31,6 +31,7 @@ class Counts:
     missing: int = 0
     sampled: int = 0
     abstained: int = 0
+    imputed: int = 0
 
     def __add__(self, other: Counts) -> Counts:
         ours, theirs = asdict(self), asdict(other)
@@ -44,13 +45,16 @@ class Counts:
         """Those that say something."""
         special = {"unknown": self.unknown, "missing": self.missing, "sampled": self.sampled}
         abstained = {} if options.phi is None else {"abstained": self.abstained}
-        return {"rows": self.rows} | abstained | (special if self.gaps else {})
+        imputed = {"imputed": self.imputed} if self.imputed else {}
+        return {"rows": self.rows} | abstained | imputed | (special if self.gaps else {})
 
     def said(self, options: Options, most: int) -> str:
         """The same in words; `most`: completions of a row that are answered at most."""
         words = [many(self.rows, "row")]
         if options.phi is not None:
             words.append(f"{self.abstained} abstained")
+        if self.imputed:
+            words.append(f"{self.imputed} with missing values that were filled in")
         if self.unknown:
             words.append(f"{self.unknown} with words that were never seen")
         if self.missing:
@@ -71,7 +75,8 @@ class Tally:
     def watched(self, parts: Iterable[Answers]) -> Iterator[Answers]:
         for part in parts:
             rows = len(part.columns["row"])
-            self.counts += Counts(rows, part.unknown, part.missing, part.sampled, part.abstained)
+            own = Counts(rows, part.unknown, part.missing, part.sampled, part.abstained, part.imputed)
+            self.counts += own
             yield part
 
 

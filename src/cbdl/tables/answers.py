@@ -20,7 +20,7 @@ from cbdl.prediction import FORMS, Form, averaged
 from cbdl.steps.missing import MOST
 from cbdl.store import ModelError, read_manifest
 from cbdl.tables.cells import Spelling
-from cbdl.tables.columns import check_range
+from cbdl.tables.columns import check_range, other_sign
 from cbdl.tables.encoding import Column, Encoded, choices, encode_rows, filled, from_json, to_json
 from cbdl.tables.errors import TableError, UsageError
 from cbdl.tables.files import ROWS, Chunk, Dialect, Floats, chunks, names
@@ -100,7 +100,8 @@ class Trained:
 def described(folder: str | Path) -> Mapping[str, Any]:
     """What a saved model keeps beside its networks."""
     if not Path(folder).is_dir():
-        raise UsageError(f"{folder} {'is not a folder' if Path(folder).exists() else 'does not exist'}")
+        what = "is not a folder" if Path(folder).exists() else "does not exist"
+        raise UsageError(f"the model {folder} {what}; name a folder that cbdl fit wrote")
     extra: Mapping[str, Any] = read_manifest(folder)["extra"]
     return extra
 
@@ -159,6 +160,8 @@ class Answers:
     sampled: int
     """Rows with more completions than were answered."""
     abstained: int
+    imputed: int = 0
+    """Rows with missing values that were filled in."""
 
     def rows(self) -> list[dict[str, Any]]:
         """One mapping per row."""
@@ -193,10 +196,16 @@ def _numbered(parts: Iterable[Chunk]) -> Iterator[tuple[int, Chunk]]:
 
 
 def _of_chunk(trained: Trained, first: int, chunk: Chunk, options: Options, here: Collection[str]) -> Answers:
-    rows = read_rows(trained, chunk, options, first, here)
+    read = _read(trained, chunk, options, first, here)
+    rows = prepared(trained, read, options, first)
     kept = {name: chunk[name] for name in options.keep}
     numbers = {"row": pa.array(np.arange(first, first + len(rows.X)))}
     own = answer_rows(trained, rows, options)
+    twice = next((name for name in kept if name in numbers or name in own), None)
+    if twice is not None:
+        raise UsageError(
+            f"--keep {twice}: the answers have a column of that name themselves; rename the one in the table"
+        )
     abstained = int(np.sum(own["abstain"])) if "abstain" in own else 0
     columns = numbers | kept | {name: _arrow(column) for name, column in own.items()}
     gaps = rows.missing | rows.unknown
@@ -206,6 +215,7 @@ def _of_chunk(trained: Trained, first: int, chunk: Chunk, options: Options, here
         int(rows.missing.any(1).sum()),
         int((_possible(trained.columns, gaps) > options.completions(trained.target)).sum()),
         abstained,
+        int((read.missing & ~rows.missing).any(1).sum()),
     )
 
 
@@ -213,16 +223,23 @@ def read_rows(
     trained: Trained, chunk: Chunk, options: Options, first: int, here: Collection[str] | None = None
 ) -> Encoded:
     """The rows of a chunk as numbers, nan where the hull over all possible inputs is asked for."""
+    return prepared(trained, _read(trained, chunk, options, first, here), options, first)
+
+
+def _read(
+    trained: Trained, chunk: Chunk, options: Options, first: int, here: Collection[str] | None
+) -> Encoded:
+    """The rows of a chunk as numbers, nan where a value is missing or was never seen."""
     absent = [c.name for c in trained.columns if c.name not in chunk]
     if absent:
         raise UsageError(
             f"the table has no column {absent[0]!r}, which the model was trained with; it has "
-            f"{', '.join(here or chunk)}"
+            f"{', '.join(here or chunk)}{other_sign(here or chunk)}"
         )
     rows = encode_rows(trained.columns, chunk, first)
     if options.unknown == "error" and rows.unknown.any():
         raise _not_seen(trained.columns, chunk, rows.unknown, first)
-    return prepared(trained, rows, options, first)
+    return rows
 
 
 def prepared(trained: Trained, rows: Encoded, options: Options, first: int = 1) -> Encoded:
@@ -252,7 +269,7 @@ def _not_seen(
     known = ", ".join(column.levels[:5]) + (", ..." if len(column.levels) > 5 else "")
     return TableError(
         f"column {column.name!r}, row {first + row}: {chunk[column.name][row].as_py()!r} was not seen in training, "
-        f"which had {known}"
+        f"which had {known}; correct it, or ask for --unknown hull"
     )
 
 

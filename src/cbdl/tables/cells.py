@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from math import isfinite
 from typing import Any, Literal
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from cbdl.tables.files import Floats
 
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
+MISSING = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none", "?"})
 """What stands for a missing value, in small or capital letters."""
 Decimal = Literal[".", ","]
 UNITS = ("%", "$", "€", "£", "¥")
@@ -40,7 +40,14 @@ FORMATS = (
     "%Y-%m-%d",
     "%Y-%m-%d %H:%M",
     "%Y-%m-%d %H:%M:%S",
+    "%Y-%m-%d %H:%M:%S.%f",
+    "%Y-%m-%d %H:%M:%S%z",
+    "%Y-%m-%dT%H:%M",
     "%Y-%m-%dT%H:%M:%S",
+    "%Y-%m-%dT%H:%M:%S.%f",
+    "%Y-%m-%dT%H:%M:%S%z",
+    "%Y-%m-%dT%H:%M:%S.%f%z",
+    "%Y%m%d",
     "%Y/%m/%d",
     "%d.%m.%Y",
     "%d.%m.%Y %H:%M",
@@ -49,10 +56,18 @@ FORMATS = (
     "%d/%m/%Y %H:%M",
     "%m/%d/%Y %H:%M",
     "%d-%m-%Y",
+    "%d.%m.%y",
+    "%d/%m/%y",
+    "%m/%d/%y",
     "%d %b %Y",
     "%d-%b-%Y",
+    "%d %B %Y",
+    "%b %d, %Y",
+    "%B %d, %Y",
 )
 """Ways to write a date that are told by themselves."""
+ISO = tuple(form for form in FORMATS if form.startswith("%Y-"))
+"""Those in which a column that held dates, not text, is read from a file of text."""
 
 
 @dataclass(frozen=True)
@@ -114,20 +129,23 @@ def _without_unit(text: str) -> tuple[str, str]:
     return body, ""
 
 
-def spellings(values: Iterable[str]) -> list[Spelling]:
+def spellings(values: Iterable[str], decimal: Decimal | None = None) -> list[Spelling]:
     """The ways to read all the values as numbers; two if decimal point and thousands cannot be told apart.
+
+    decimal: the decimal sign, if it is known
 
     >>> [s.decimal for s in spellings(["1,5", "1,234"])], [s.decimal for s in spellings(["1,234"])]
     ([','], ['.', ','])
     """
     listed = list(values)
     if all(as_number(v) is not None for v in listed):
-        return [Spelling()]
+        thousands = decimal == "," and all(Spelling(",").number(v) is not None for v in listed)
+        return [Spelling("," if thousands else ".")]
     units = {_without_unit(v)[1] for v in listed}
     if len(units) != 1:
         return []
     (unit,) = units
-    ways = [Spelling(".", unit), Spelling(",", unit)]
+    ways = [way for way in (Spelling(".", unit), Spelling(",", unit)) if decimal in (None, way.decimal)]
     read = [[way.number(v) for v in listed] for way in ways]
     whole = [way for way, numbers in zip(ways, read, strict=True) if None not in numbers]
     return whole[:1] if len(whole) == 2 and read[0] == read[1] else whole
@@ -152,6 +170,11 @@ def texts(column: Any) -> tuple[npt.NDArray[np.int64], list[str]]:
     return place[codes], list(known)
 
 
+def is_date(column: Any) -> bool:
+    """Whether a column holds moments or times of the day; lengths of time are numbers."""
+    return bool(pa.types.is_temporal(column.type)) and not pa.types.is_duration(column.type)
+
+
 def _as_text(column: Any) -> Any:
     if is_text(column):
         return column.cast(pa.string())
@@ -162,21 +185,24 @@ def _as_text(column: Any) -> Any:
     return column.cast(pa.string())
 
 
-def plain_numbers(column: Any) -> Floats | None:
-    """All cells as numbers, nan where they are missing, if they are spelled as programs do; else None."""
+def plain_numbers(column: Any, decimal: Decimal | None = None) -> Floats | None:
+    """All cells as numbers, nan where they are missing, if they are spelled as programs do; else None. Where `decimal`
+    says that points are none, text is not spelled so."""
+    if decimal == "," and is_text(column):
+        return None
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    if (
-        pa.types.is_boolean(column.type)
-        or pa.types.is_temporal(column.type)
-        or pa.types.is_nested(column.type)
-    ):
+    if pa.types.is_boolean(column.type) or is_date(column) or pa.types.is_nested(column.type):
         return None
+    if pa.types.is_duration(column.type):  # in seconds
+        column = pc.divide(column.cast(pa.duration("us"), safe=False).cast(pa.int64()), 1e6)
     if not is_text(column):
         try:
             return _finite(column.cast(pa.float64(), safe=False))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return None
+    if pa.types.is_string_view(column.type):  # as polars has it; little can be done with it
+        column = column.cast(pa.string())
     try:
         return _finite(column.cast(pa.float64()), text=True)
     except pa.ArrowInvalid:
@@ -230,16 +256,22 @@ def formats(values: Sequence[str]) -> list[str]:
 
 @cache
 def parsed(text: str, form: str) -> datetime | None:
-    """The date that `text` spells, or None."""
-    try:
-        return datetime.strptime(text, form)
-    except ValueError:
-        return None
+    """The date that `text` spells, or None; in UTC if it names its zone. Without a form it is one of `ISO`."""
+    for one in (form,) if form else ISO:
+        try:
+            moment = datetime.strptime(text, one)
+        except ValueError:
+            continue
+        return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+    return None
 
 
 def dates(column: Any, form: str) -> tuple[npt.NDArray[np.datetime64], npt.NDArray[np.bool_]]:
     """(rows,): moments to the second, NaT where they are missing or none; and where they are none."""
-    if pa.types.is_temporal(column.type):
+    if pa.types.is_time(column.type):
+        column = column.cast(pa.time32("s"), safe=False).cast(pa.int32()).cast(pa.int64())
+        column = column.cast(pa.timestamp("s"))
+    if is_date(column):
         naive = column.cast(pa.timestamp("s"), safe=False).to_numpy(zero_copy_only=False)
         return naive.astype("datetime64[s]"), np.zeros(len(column), dtype=bool)
     place, words = texts(column)

@@ -7,7 +7,7 @@ those that it will meet.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,18 +75,19 @@ def check_names(table: Chunk, target: str, wishes: Wishes) -> list[str]:
         for name in names:
             if name not in table:
                 raise UsageError(
-                    f"{option}: the table has no column {name!r}; it has {', '.join(table)}{_other_sign(table)}"
+                    f"{option}: the table has no column {name!r}; it has {', '.join(table)}{other_sign(table)}"
                 )
     if target in wishes.drop:
         raise UsageError(f"--drop {target}: that is the target; a model cannot do without it")
     left = [n for n in table if n != target and n not in wishes.drop]
     if not left:
-        raise UsageError(f"no column is left to learn from{_other_sign(table)}")
+        raise UsageError(f"no column is left to learn from{other_sign(table)}")
     return left
 
 
-def _other_sign(table: Chunk) -> str:
-    return "; if values are set apart by another sign, say --delimiter" if len(table) == 1 else ""
+def other_sign(names: Collection[str]) -> str:
+    """A hint for a table of one column, which may be several."""
+    return "; if values are set apart by another sign, say --delimiter" if len(names) == 1 else ""
 
 
 def learn(table: Chunk, names: Sequence[str], rows: Rows, wishes: Wishes) -> Meaning:
@@ -184,9 +185,13 @@ def _first(at: Rows) -> str:
 
 def _learn(name: str, cell: Any, rows: Rows, wishes: Wishes, formats: dict[str, str]) -> Column | None:
     """What a column means; None if it has one value only."""
-    if name in formats or pa.types.is_temporal(cell.type):
+    if name in formats or cells.is_date(cell):
         return _date(name, cell, rows, formats.get(name), name in formats)
-    quick = cells.plain_numbers(cell)
+    if pa.types.is_nested(cell.type):
+        raise TableError(
+            f"column {name!r} holds lists or records; make columns of their parts, or leave it out with --drop {name}"
+        )
+    quick = cells.plain_numbers(cell, wishes.decimal)
     if quick is not None:
         return _number(name, quick, Spelling(), name in wishes.use)
     place, words = cells.texts(cell)
@@ -195,7 +200,8 @@ def _learn(name: str, cell: Any, rows: Rows, wishes: Wishes, formats: dict[str, 
             f"column {name!r} has no value in the training rows; leave it out with --drop {name}"
         )
     if not pa.types.is_boolean(cell.type):
-        spelling = spelling_of(f"column {name!r}", words, place, rows, wishes.decimal, f"--drop {name}")
+        remedy = f"leave it empty if it is not known, or leave the column out with --drop {name}"
+        spelling = spelling_of(f"column {name!r}", words, place, rows, wishes.decimal, remedy)
         if spelling is not None:
             return _number(name, cells.numbers(cell, spelling)[0], spelling, name in wishes.use)
         _check_dates(name, words)
@@ -211,8 +217,8 @@ def spelling_of(
     remedy: str,
 ) -> Spelling | None:
     """How numbers are written, or None if these words are none; a TableError if that cannot be told, or if most of
-    them are numbers."""
-    ways = [way for way in cells.spellings(words) if decimal in (None, way.decimal)]
+    them are numbers, counted by rows or, where one word stands in most of the rows, each once."""
+    ways = cells.spellings(words, decimal)
     if len(ways) > 1:
         example = next(w for w in words if ways[0].number(w) != ways[1].number(w))
         raise TableError(
@@ -225,11 +231,12 @@ def spelling_of(
     read = [[way.number(w) is not None for w in words] for way in guess]
     counts = np.bincount(place[place >= 0], minlength=len(words))
     best = max(read, key=lambda known: int(counts[known].sum()))
-    if 2 * int(counts[best].sum()) > int(counts.sum()):
+    by_rows = 2 * int(counts[best].sum()) > int(counts.sum())
+    if by_rows or 2 * sum(best) > max(len(words), 2 * FEW):
         at = int(np.flatnonzero(np.array([*best, True])[place] == 0)[0])
+        most = "most of the column is" if by_rows else "most of its different values are"
         raise TableError(
-            f"{what}, row {rows[at] + 1}: {words[place[at]]!r} is not a finite number, as most of the column is; "
-            f"correct it, or leave the column out with {remedy}"
+            f"{what}, row {rows[at] + 1}: {words[place[at]]!r} is not a finite number, as {most}; correct it, {remedy}"
         )
     return None
 
@@ -253,6 +260,11 @@ def _number(name: str, values: Floats, spelling: Spelling, trusted: bool) -> Col
             f"column {name!r} numbers the rows; an identifier teaches nothing about new ones: leave it out with "
             f"--drop {name}, or insist with --use {name}"
         )
+    if not trusted and _are_dates(known):
+        raise TableError(
+            f"column {name!r} holds dates ({most:.0f}): use their parts (year, month, day, weekday, hour) with --date "
+            f"{name}, leave the column out with --drop {name}, or insist on numbers with --use {name}"
+        )
     # an element of the column, not a mean of two: whole numbers stay whole
     middle, *quantiles = np.quantile(known, (0.5, *QUANTILES), method="lower").tolist()
     return Column(name, "number", (), repr(middle), tuple((q,) for q in dict.fromkeys(quantiles)), spelling)
@@ -273,6 +285,16 @@ def _is_identifier(name: str, values: Floats) -> bool:
     # training rows are a part of the table, in its order: they leave gaps
     counts = ordered[0] >= 0 and ordered[-1] <= 2 * len(values) and bool(np.all(np.diff(values) > 0))
     return bool(counts) or bool(_IDENTIFIER.match(name))
+
+
+def _are_dates(values: Floats) -> bool:
+    """Whether all the numbers are written as 20260131 is."""
+    if len(values) < RUN or values.min() < 19000101 or values.max() > 21001231:
+        return False
+    month, day = values // 100 % 100, values % 100
+    return bool(
+        np.all((values == np.round(values)) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31))
+    )
 
 
 def _category(name: str, place: npt.NDArray[np.int64], words: list[str], trusted: bool) -> Column | None:
@@ -316,7 +338,7 @@ def _date(name: str, cell: Any, rows: Rows, form: str | None, wanted: bool) -> C
             f"column {name!r} holds dates: use their parts (year, month, day, weekday, hour) with --date {name}, or "
             f"leave the column out with --drop {name}"
         )
-    if not form and not pa.types.is_temporal(cell.type):
+    if not form and not cells.is_date(cell):
         form = _format(name, cells.texts(cell)[1])
     moments, bad = cells.dates(cell, form or "")
     if bad.any():

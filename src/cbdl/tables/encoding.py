@@ -146,7 +146,7 @@ def _levels(column: Column, cell: Any) -> tuple[Floats, Mask, Mask]:
 
 def _not_readable(column: Column, cell: Any, at: int, first_row: int) -> TableError:
     value = cell[at].as_py()
-    what = "a finite number" if column.kind == "number" else f"a date like {column.format}"
+    what = "a finite number" if column.kind == "number" else f"a date like {column.format or cells.ISO[0]}"
     comma = column.kind == "number" and Spelling(",").number(str(value)) is not None
     if column.spelling != Spelling() or comma:
         sign = {",": "a decimal comma", ".": "a decimal point"}[column.spelling.decimal]

@@ -124,15 +124,18 @@ def names(path: str | Path, dialect: Dialect | None = None) -> list[str]:
 
 def from_frame(frame: Any) -> Chunk:
     """A data frame (pandas, polars, Arrow, or a mapping of names to columns) as a chunk."""
+    no_frame = UsageError(
+        f"{type(frame).__name__} is no data frame; give one of pandas, polars or pyarrow, or a mapping of names to "
+        "columns"
+    )
+    if getattr(frame, "ndim", 2) != 2:  # one column, or one row
+        raise no_frame
     try:
         table = pa.table(frame)
     except pa.ArrowInvalid:  # a column of objects of several types
         table = pa.table({str(name): _of_objects(frame[name]) for name in frame})
     except TypeError:
-        raise UsageError(
-            f"{type(frame).__name__} is no data frame; give one of pandas, polars or pyarrow, or a mapping of names "
-            "to columns"
-        ) from None
+        raise no_frame from None
     table = table.select([i for i, name in enumerate(table.column_names) if not name.startswith("__index")])
     if not table.num_rows:
         raise TableError("the data frame has no rows")
@@ -266,10 +269,39 @@ def _csv(path: Path, dialect: Dialect, only: Collection[str] | None) -> Iterator
         for batch in reader:
             if batch.num_rows:
                 yield batch
+        _check_quotes(path, header)
     except (pa.ArrowInvalid, UnicodeError) as error:
         if "empty" in str(error).lower():  # nothing below the header
             return
         raise _explained(path, header, error) from None
+
+
+def _check_quotes(path: Path, header: _Header) -> None:
+    """A TableError if a quote is never closed, behind which Arrow takes the rest of the file for one value."""
+    with open(path, "rb") as raw:
+        odd = sum(part.count(b'"') for part in iter(lambda: raw.read(BLOCK), b"")) % 2
+    if not odd:
+        return
+    last = 0
+    with open(path, newline="", encoding=header.encoding) as file:
+        reader = csv.reader(file, delimiter=header.delimiter, strict=True)
+        try:
+            for _ in reader:
+                last = reader.line_num
+        except csv.Error as error:
+            if _is_open(error):
+                raise _open_quote(path, last + 1) from None
+
+
+def _is_open(error: csv.Error) -> bool:
+    """Whether a value that should end does not; one of 100,000 signs is taken for such."""
+    return "unexpected end" in str(error) or "field limit" in str(error)
+
+
+def _open_quote(path: Path, line: int) -> TableError:
+    return TableError(
+        f"{path}, line {line}: a quote is opened and never closed; close it, or double it if it belongs to a value"
+    )
 
 
 def _explained(path: Path, header: _Header, error: Exception) -> TableError:
@@ -288,6 +320,8 @@ def _explained(path: Path, header: _Header, error: Exception) -> TableError:
     except UnicodeError as problem:
         return _not_text(path, header.encoding, problem)
     except csv.Error as problem:
+        if _is_open(problem):
+            return _open_quote(path, count + 1)
         return TableError(f"{path}, line {count + 1}: {problem}")
     return TableError(f"{path} is not a CSV file: {error}")
 

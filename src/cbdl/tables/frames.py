@@ -16,6 +16,7 @@ from cbdl import model
 from cbdl.model import CBDL
 from cbdl.steps.missing import Choice
 from cbdl.store import read_manifest
+from cbdl.tables.columns import check_range
 from cbdl.tables.encoding import Column, choices, encode_rows, from_json
 from cbdl.tables.errors import TableError
 from cbdl.tables.files import from_frame
@@ -32,6 +33,7 @@ class TableInputs:
         if isinstance(X, np.ndarray | Tensor | list | tuple | Dataset | DataLoader):
             return X
         rows = encode_rows(self.columns, from_frame(X))
+        check_range(self.columns, rows.X)
         lost = np.argwhere(rows.missing | rows.unknown)
         if len(lost) and not gaps:
             row, at = (int(i) for i in lost[0])

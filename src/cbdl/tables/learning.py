@@ -151,6 +151,7 @@ def _fit(path: Path, out: Path, settings: Settings, engine: Engine | None, verbo
     return {
         "model": str(out),
         "task": table.target.task,
+        "other_task": table.target.other_task(table.y),
         "target": table.target.name,
         "classes": list(table.target.classes),
         "rows": len(table.train),

@@ -12,7 +12,7 @@ import pyarrow as pa
 from cbdl.tables import cells
 from cbdl.tables.cells import PLAIN, Decimal, Spelling
 from cbdl.tables.columns import LEVELS, spelling_of, too_wide
-from cbdl.tables.errors import TableError
+from cbdl.tables.errors import TableError, named
 from cbdl.tables.files import Floats
 
 Task = Literal["classification", "regression"]
@@ -43,11 +43,21 @@ class Target:
             bad = values < 0
         if bad.any():
             at = int(bad.argmax())
+            known = named(list(self.classes)) if self.classes else "finite numbers"
             raise TableError(
                 f"the target {self.name!r} in row {first_row + at} is {cell[at].as_py()!r}, which the model cannot "
-                "predict"
+                f"predict; it knows {known}"
             )
         return values
+
+    def other_task(self, y: Labels) -> Task | None:
+        """What the outcomes `y`, as they are encoded, could be taken for too: numbers that are few or name classes."""
+        if self.task == "classification":
+            numbers = [number_of(c, self.spelling) for c in self.classes]
+            return None if None in numbers else "regression"
+        different = np.unique(y)
+        most = LEVELS if self.decimals == 0 else FEW
+        return "classification" if len(different) <= most else None
 
     def _labels(self, cell: Any) -> Labels:
         by_name: dict[Any, int] = {c: i for i, c in enumerate(self.classes)}
@@ -96,16 +106,16 @@ def _check_missing(name: str, cell: Any) -> None:
 
 def _numbers(name: str, cell: Any, decimal: Decimal | None) -> tuple[Floats | None, Spelling, list[str]]:
     """The target as numbers, or None; how they are written; its words."""
-    if pa.types.is_temporal(cell.type):
+    if cells.is_date(cell):
         raise TableError(f"the target {name!r} holds dates; give a number, such as the days until then")
-    quick = cells.plain_numbers(cell)
+    quick = cells.plain_numbers(cell, decimal)
     place, words = cells.texts(cell)
     if quick is not None:
         return quick, Spelling(), words
     if pa.types.is_boolean(cell.type):
         return None, Spelling(), words
     rows = np.arange(len(cell))
-    spelling = spelling_of(f"the target {name!r}", words, place, rows, decimal, "another --target")
+    spelling = spelling_of(f"the target {name!r}", words, place, rows, decimal, "or choose another --target")
     if spelling is not None:
         return cells.numbers(cell, spelling)[0], spelling, words
     if cells.formats(words):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 
 from cbdl.ground import files
 from cbdl.tables.answers import Answers
+from cbdl.tables.cells import is_text
 from cbdl.tables.errors import UsageError
 from cbdl.tables.files import Floats
 
@@ -82,7 +84,7 @@ def rounded(answers: Answers, digits: int | None, decimals: int | None) -> Answe
     own |= ends
     if "lower" in own and digits is not None:
         own |= _outwards(answers.columns, lambda x, rows, how: significant(x, digits, how))
-    return Answers(own, answers.unknown, answers.missing, answers.sampled, answers.abstained)
+    return replace(answers, columns=own)
 
 
 def significant(x: Floats, digits: int, how: Rounding = np.round) -> Floats:
@@ -178,7 +180,7 @@ def _csv_cells(column: Any) -> Any:
             inner = pc.binary_join_element_wise(ends[::2], ends[1::2], ":")
         column = pc.binary_join(_same_lists(column, inner), "|")
     cells = pc.fill_null(_text(column), "")
-    if not pa.types.is_string(column.type):
+    if not is_text(column):
         return cells
     odd = pc.match_substring_regex(cells, '[",\r\n]')
     return pc.if_else(odd, _around('"', pc.replace_substring(cells, '"', '""'), '"'), cells)
