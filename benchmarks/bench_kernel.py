@@ -5,7 +5,8 @@ set, by numpy. Two more kinds of sets: draws that spread by two units, with many
 Classes: 400 sets of 20 distributions over 1,000 classes; the unit is one pass of p log p. R^d: 200 sets of 4 Normals in
 R^120; the unit is the matrix product that gives the squared distances of 1,024 points from all of them. One thread,
 process time, both sides in turns, the best of several runs; every call starts from a new set, so that nothing is kept
-from the last one. "In bulk" is by compiled loops, which a process loads when it has much work for them. A goal that is not reached stands beside what is promised.
+from the last one. "In bulk" is by compiled loops, which a process loads when it has much work for them. A goal that is
+not reached stands beside what is promised.
 
 The units are not the same on all processors: where numpy has exponentials and logarithms by AVX-512 they take a third
 to a half of the time, while torch's take as long as before. The goals were set where it has not; to see them there,
