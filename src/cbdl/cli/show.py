@@ -170,8 +170,8 @@ def info(summary: Mapping[str, Any]) -> None:
         ("trained on", f"{summary['rows']:g} rows, seed {summary['seed']}"),
         ("members", str(summary["members"])),
         *(("calibrated on", text) for text in _calibrations(extra.get("conformity") or {})),
-        *(("prior", spelled(p)) for p in summary["priors"]),
-        *(("network", spelled(q["net"])) for q in summary["likelihoods"]),
+        *((f"prior {k}", spelled(p)) for k, p in enumerate(summary["priors"])),
+        *((f"likelihood {s}", _likelihood(q)) for s, q in enumerate(summary["likelihoods"])),
         ("method", spelled(summary["method"])),
         ("written by", f"cbdl {summary['cbdl']}, torch {summary['torch']}, format {summary['format']}"),
     ]
@@ -187,6 +187,11 @@ def _calibrations(levels: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(f"{own['outcomes']} outcomes ({own['how']})" for own in levels.values()))
 
 
+def _likelihood(described: Mapping[str, Any]) -> str:
+    """Its noise, and its network."""
+    return f"{spelled({k: v for k, v in described.items() if k != 'net'})}; {spelled(described['net'])}"
+
+
 def _kind(column: Mapping[str, Any]) -> str:
     return f"{len(column['levels'])} levels" if column["kind"] == "category" else str(column["kind"])
 
@@ -198,12 +203,15 @@ def spelled(described: Any) -> str:
     'Normal loc=0 scale=2'
     >>> spelled({"name": "mlp", "hidden": [16, 16], "quantiles": [[], [0.5] * 32]})
     'mlp hidden=16,16 quantiles=(32 values)'
+    >>> spelled({"name": "mlp", "hidden": [16, 16], "quantiles": [[], []]})
+    'mlp hidden=16,16'
     """
     if isinstance(described, Mapping):
         own = {k: v for k, v in described.items() if k not in ("type", "name")}
         settings = own.pop("settings", {})
         own |= settings if isinstance(settings, Mapping) else {}
         name = str(described.get("name", described.get("type", ""))).rpartition(".")[2]
+        own = {k: v for k, v in own.items() if not isinstance(v, list) or _count(v)}
         return " ".join([name, *(f"{k}={spelled(v)}" for k, v in own.items())])
     if isinstance(described, list):
         count = _count(described)
