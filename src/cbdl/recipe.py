@@ -24,15 +24,16 @@ PRIORS = tuple(Normal(0.0, scale, fan_in=True) for scale in (1.0, 2.0, 4.0))
 """Normal, with standard deviations 1, 2 and 4 over the root of the fan-in. Of scales from 0.3 to 9, rows left out of
 seven tables were likeliest between 0.6 and 3, and little less likely beside: often more than one is plausible."""
 MANY, MORE = 500, 1000
-"""Rows from which on networks have a third hidden layer, and of real outcomes a fourth; with fewer of them it is seldom
-learned in the time given."""
+"""Rows from which on networks have a third hidden layer, and rows of real outcomes beyond which they have a fourth;
+with fewer of them it is seldom learned in the time given."""
 NOISES: tuple[Scale, ...] = ("learned", "heteroscedastic")
 """Noise of a regression: the same for every input, and one that varies with it. Each is a likelihood."""
 STEPS = 5000
 """Steps of the training: three fifths to optimise on few rows each, a quarter to warm up, the rest to sample."""
 SMALL, LARGE = (8000, 6_000_000), (25_000, 32_000_000)
-"""Of real tables with fewer than `MORE` rows and with more: steps at most, and how many rows they may see in all."""
-CHAINS = 4
+"""Of real tables with up to `MORE` rows and with more: steps at most, and how many rows they may see in all."""
+CHAINS, MANY_CHAINS = 4, 8
+"""Of every member; the latter for real tables of more than `MORE` rows, where chains differ the most."""
 CHAINS_OF: dict[Task, Chains] = {"classification": "extremes", "regression": "averaged"}
 """What chains are to predictions. For classes the set then tells new inputs from known ones far better; for real
 outcomes it would take four times as long."""
@@ -47,7 +48,7 @@ BENT = 0.02
 SCORED = 32
 """Columns with Normal scores, at most: those where they differ from a line the most."""
 RAMPS = 8
-"""Pieces of a column with Normal scores that some networks are given beside, for real outcomes of at least `MORE` rows;
+"""Pieces of a column with Normal scores that some networks are given beside, for real outcomes of more than `MORE` rows;
 with fewer rows such networks predict worse."""
 INPUTS = 64
 """Inputs of a network in all, at most, if some of them are ramps: more leave the loops that make chains fast."""
@@ -61,19 +62,32 @@ def hidden(rows: int, task: Task) -> tuple[tuple[int, ...], ...]:
     >>> hidden(100, "regression"), hidden(1000, "classification")
     (((16, 16),), ((16, 16, 16),))
     """
-    return ((16,) * (2 + (rows >= MANY) + (task == "regression" and rows >= MORE)),)
+    return ((16,) * (2 + (rows >= MANY) + _large(rows, task)),)
 
 
 def steps(rows: int, task: Task) -> int:
     """The length of the training for a table of so many rows: real outcomes, and networks of four layers, take longer.
 
-    >>> [steps(rows, "regression") for rows in (500, 1000, 4000, 50_000)], steps(500, "classification")
+    >>> [steps(rows, "regression") for rows in (500, 1200, 4000, 50_000)], steps(500, "classification")
     ([8000, 25000, 8000, 5000], 5000)
     """
     if task == "classification":
         return STEPS
-    most, work = SMALL if rows < MORE else LARGE
+    most, work = LARGE if _large(rows, task) else SMALL
     return min(most, max(STEPS, work // max(rows, 1)))
+
+
+def chains(rows: int, task: Task) -> int:
+    """Of every member, for a table of so many rows.
+
+    >>> chains(1000, "regression"), chains(1001, "regression")
+    (4, 8)
+    """
+    return MANY_CHAINS if _large(rows, task) else CHAINS
+
+
+def _large(rows: int, task: Task) -> bool:
+    return task == "regression" and rows > MORE
 
 
 def quantiles(X: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> Columns:
@@ -94,7 +108,7 @@ def ramps(columns: Columns, rows: int, task: Task) -> int:
     (8, 3, 0)
     """
     bent = sum(len(own) > 0 for own in columns)
-    if task != "regression" or rows < MORE or bent == 0:
+    if bent == 0 or not _large(rows, task):
         return 0
     pieces = min(RAMPS, (INPUTS - len(columns) - bent) // bent)
     return pieces if pieces > 1 else 0
@@ -145,8 +159,8 @@ def activation(noise: Scale | None = None) -> str:
     return "silu" if noise in (None, "heteroscedastic") else "relu"
 
 
-def method(steps: int = STEPS, *, temperature: float = 1.0) -> MCLMC:
-    """The inference method of the default model, of so many steps.
+def method(steps: int = STEPS, chains: int = CHAINS, *, temperature: float = 1.0) -> MCLMC:
+    """The inference method of the default model, of so many steps and chains.
 
     >>> method().steps
     5000
@@ -157,5 +171,5 @@ def method(steps: int = STEPS, *, temperature: float = 1.0) -> MCLMC:
     thin = max(1, (int(steps) - optimise - warmup) // 50)
     draws = (int(steps) - optimise - warmup) // thin
     return MCLMC(
-        chains=CHAINS, draws=draws, thin=thin, warmup=warmup, optimise=optimise, temperature=temperature
+        chains=chains, draws=draws, thin=thin, warmup=warmup, optimise=optimise, temperature=temperature
     )

@@ -132,7 +132,9 @@ def _fit(path: Path, out: Path, settings: Settings, engine: Engine | None, verbo
     model = CBDL(
         settings.priors,
         _likelihoods(settings, table),
-        recipe.method(steps, temperature=settings.temperature),
+        recipe.method(
+            steps, recipe.chains(len(table.train), table.target.task), temperature=settings.temperature
+        ),
         plausible=settings.plausible,
         chains=recipe.CHAINS_OF[table.target.task],
         sharpen=count > 0,
