@@ -48,8 +48,8 @@ BENT = 0.02
 SCORED = 32
 """Columns with Normal scores, at most: those where they differ from a line the most."""
 RAMPS = 8
-"""Pieces of a column with Normal scores that some networks are given beside, for real outcomes of more than `MORE` rows;
-with fewer rows such networks predict worse."""
+"""Pieces of a column with Normal scores that some networks are given beside, for real outcomes of more than `MORE`
+rows; with fewer such networks predict worse."""
 INPUTS = 64
 """Inputs of a network in all, at most, if some of them are ramps: more leave the loops that make chains fast."""
 DTYPE = torch.float64
