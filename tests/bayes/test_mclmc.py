@@ -99,9 +99,9 @@ def test_a_step_in_scales_is_a_step_of_what_they_divide() -> None:
 def test_steep_coordinates_get_small_scales() -> None:
     """Slopes of a Normal are as steep as its deviations are small; one that is level everywhere stays within bounds."""
     place = torch.zeros(2, 4, dtype=torch.float64)
-    tuning, slopes = Tuning(place, 100), torch.tensor([100.0, 1.0, 0.01, 0.0], dtype=torch.float64)
+    tuning, slopes = Tuning(place, 1000), torch.tensor([100.0, 1.0, 0.01, 0.0], dtype=torch.float64)
     source = torch.Generator().manual_seed(0)
-    for number in range(int(100 * KNOWN)):
+    for number in range(int(1000 * KNOWN)):
         assert bool((tuning.scales == 1).all())
         noise = torch.randn(2, 4, generator=source, dtype=torch.float64)
         tuning.learn(number, place, noise * slopes, torch.full((2,), 0.1, dtype=torch.float64))
@@ -110,6 +110,14 @@ def test_steep_coordinates_get_small_scales() -> None:
         ratios, torch.tensor([0.0, -1.0, -2.0, -2.0]).double().expand(2, -1), atol=0.15, rtol=0
     )
     torch.testing.assert_close(tuning.scales.log().mean(1), torch.zeros(2, dtype=torch.float64))
+
+
+def test_a_short_warm_up_leaves_coordinates_as_they_are() -> None:
+    place = torch.zeros(1, 4, dtype=torch.float64)
+    tuning = Tuning(place, 100)
+    for number in range(100):
+        tuning.learn(number, place, place + 9.0, torch.full((1,), 0.1, dtype=torch.float64))
+    assert bool((tuning.scales == 1).all())
 
 
 # --- where the posterior is known -----------------------------------------------------------------------------

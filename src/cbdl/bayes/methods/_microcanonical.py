@@ -28,6 +28,8 @@ FIRST = 5e-3
 """The first step size."""
 KNOWN = 0.3
 """Share of the warm-up after which coordinates get scales, by the slopes that were met until then."""
+ENOUGH = 50
+"""Slopes of fewer steps tell too little: a warm-up that has no more of them leaves all scales at 1."""
 POWER = 0.5
 """Scales are root mean square slopes to the power -POWER. With 1 every coordinate by itself is as steep as any other,
 but they are not by themselves: half of the way was better for networks."""
@@ -147,7 +149,7 @@ class Tuning:
         s["sum"].mul_(MEMORY).add_(weight * xi / s["size"] ** 6)
         s["weight"].mul_(MEMORY).add_(weight)
         s["size"].copy_(torch.minimum((s["sum"] / s["weight"]) ** (-1 / 6), s["cap"]))
-        if share < KNOWN:
+        if share < KNOWN and self.steps * KNOWN >= ENOUGH:
             s["slopes"].addcmul_(slope, slope)
             if (number + 1) / self.steps >= KNOWN:
                 self._scale()
