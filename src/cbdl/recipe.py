@@ -32,8 +32,7 @@ STEPS = 5000
 """Steps of the training: three fifths to optimise on few rows each, a quarter to warm up, the rest to sample."""
 SMALL, LARGE = (8000, 6_000_000), (25_000, 32_000_000)
 """Of real tables with up to `MORE` rows and with more: steps at most, and how many rows they may see in all."""
-CHAINS, MANY_CHAINS = 4, 8
-"""Of every member; the latter for real tables of more than `MORE` rows, where chains differ the most."""
+CHAINS = 4
 CHAINS_OF: dict[Task, Chains] = {"classification": "extremes", "regression": "averaged"}
 """What chains are to predictions. For classes the set then tells new inputs from known ones far better; for real
 outcomes it would take four times as long."""
@@ -75,15 +74,6 @@ def steps(rows: int, task: Task) -> int:
         return STEPS
     most, work = LARGE if _large(rows, task) else SMALL
     return min(most, max(STEPS, work // max(rows, 1)))
-
-
-def chains(rows: int, task: Task) -> int:
-    """Of every member, for a table of so many rows.
-
-    >>> chains(1000, "regression"), chains(1001, "regression")
-    (4, 8)
-    """
-    return MANY_CHAINS if _large(rows, task) else CHAINS
 
 
 def _large(rows: int, task: Task) -> bool:
@@ -159,8 +149,8 @@ def activation(noise: Scale | None = None) -> str:
     return "silu" if noise in (None, "heteroscedastic") else "relu"
 
 
-def method(steps: int = STEPS, chains: int = CHAINS, *, temperature: float = 1.0) -> MCLMC:
-    """The inference method of the default model, of so many steps and chains.
+def method(steps: int = STEPS, *, temperature: float = 1.0) -> MCLMC:
+    """The inference method of the default model, of so many steps.
 
     >>> method().steps
     5000
@@ -171,5 +161,5 @@ def method(steps: int = STEPS, chains: int = CHAINS, *, temperature: float = 1.0
     thin = max(1, (int(steps) - optimise - warmup) // 50)
     draws = (int(steps) - optimise - warmup) // thin
     return MCLMC(
-        chains=chains, draws=draws, thin=thin, warmup=warmup, optimise=optimise, temperature=temperature
+        chains=CHAINS, draws=draws, thin=thin, warmup=warmup, optimise=optimise, temperature=temperature
     )

@@ -132,9 +132,7 @@ def _fit(path: Path, out: Path, settings: Settings, engine: Engine | None, verbo
     model = CBDL(
         settings.priors,
         _likelihoods(settings, table),
-        recipe.method(
-            steps, recipe.chains(len(table.train), table.target.task), temperature=settings.temperature
-        ),
+        recipe.method(steps, temperature=settings.temperature),
         plausible=settings.plausible,
         chains=recipe.CHAINS_OF[table.target.task],
         sharpen=count > 0,
