@@ -24,14 +24,14 @@ PRIORS = tuple(Normal(0.0, scale, fan_in=True) for scale in (1.0, 2.0, 4.0))
 """Normal, with standard deviations 1, 2 and 4 over the root of the fan-in. Of scales from 0.3 to 9, rows left out of
 seven tables were likeliest between 0.6 and 3, and little less likely beside: often more than one is plausible."""
 MANY, MORE = 500, 1000
-"""Rows from which on networks have a third hidden layer, and of real outcomes a fourth; with fewer of them it is seldom
-learned in the time given."""
+"""Rows from which on networks have a third hidden layer, and rows of real outcomes beyond which they have a fourth;
+with fewer of them it is seldom learned in the time given."""
 NOISES: tuple[Scale, ...] = ("learned", "heteroscedastic")
 """Noise of a regression: the same for every input, and one that varies with it. Each is a likelihood."""
 STEPS = 5000
 """Steps of the training: three fifths to optimise on few rows each, a quarter to warm up, the rest to sample."""
-SMALL, LARGE = (8000, 6_000_000), (15_000, 30_000_000)
-"""Of real tables with fewer than `MORE` rows and with more: steps at most, and how many rows they may see in all."""
+SMALL, LARGE = (8000, 6_000_000), (25_000, 32_000_000)
+"""Of real tables with up to `MORE` rows and with more: steps at most, and how many rows they may see in all."""
 CHAINS = 4
 CHAINS_OF: dict[Task, Chains] = {"classification": "extremes", "regression": "averaged"}
 """What chains are to predictions. For classes the set then tells new inputs from known ones far better; for real
@@ -46,6 +46,11 @@ BENT = 0.02
 """Columns are given to networks with their Normal scores if a line leaves so much of the scores' variance."""
 SCORED = 32
 """Columns with Normal scores, at most: those where they differ from a line the most."""
+RAMPS = 8
+"""Pieces of a column with Normal scores that some networks are given beside, for real outcomes of more than `MORE`
+rows; with fewer such networks predict worse."""
+INPUTS = 64
+"""Inputs of a network in all, at most, if some of them are ramps: more leave the loops that make chains fast."""
 DTYPE = torch.float64
 """In float64 the answer for a row does not depend on the rows beside it."""
 
@@ -56,19 +61,23 @@ def hidden(rows: int, task: Task) -> tuple[tuple[int, ...], ...]:
     >>> hidden(100, "regression"), hidden(1000, "classification")
     (((16, 16),), ((16, 16, 16),))
     """
-    return ((16,) * (2 + (rows >= MANY) + (task == "regression" and rows >= MORE)),)
+    return ((16,) * (2 + (rows >= MANY) + _large(rows, task)),)
 
 
 def steps(rows: int, task: Task) -> int:
     """The length of the training for a table of so many rows: real outcomes, and networks of four layers, take longer.
 
-    >>> [steps(rows, "regression") for rows in (500, 1000, 4000, 50_000)], steps(500, "classification")
-    ([8000, 15000, 7500, 5000], 5000)
+    >>> [steps(rows, "regression") for rows in (500, 1200, 4000, 50_000)], steps(500, "classification")
+    ([8000, 25000, 8000, 5000], 5000)
     """
     if task == "classification":
         return STEPS
-    most, work = SMALL if rows < MORE else LARGE
+    most, work = LARGE if _large(rows, task) else SMALL
     return min(most, max(STEPS, work // max(rows, 1)))
+
+
+def _large(rows: int, task: Task) -> bool:
+    return task == "regression" and rows > MORE
 
 
 def quantiles(X: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> Columns:
@@ -79,6 +88,32 @@ def quantiles(X: NDArray[np.float64], weights: NDArray[np.float64] | None = None
     [31, 0, 0]
     """
     return bent_columns(X, weights, QUANTILES, BENT, SCORED)
+
+
+def ramps(columns: Columns, rows: int, task: Task) -> int:
+    """Into how many pieces the columns of `quantiles` are cut for a table of so many rows; 0: no column is.
+
+    >>> skewed = ((-1.0, 0.0, 4.0),)
+    >>> ramps(skewed * 5, 1202, "regression"), ramps(skewed * 11, 1439, "regression"), ramps(skewed, 999, "regression")
+    (8, 3, 0)
+    """
+    bent = sum(len(own) > 0 for own in columns)
+    if bent == 0 or not _large(rows, task):
+        return 0
+    pieces = min(RAMPS, (INPUTS - len(columns) - bent) // bent)
+    return pieces if pieces > 1 else 0
+
+
+def views(noise: Scale, ramps: int) -> tuple[int, ...]:
+    """What networks with this noise see of a column: so many ramps each, every one a likelihood.
+
+    Networks with ramps bend where they like, others are smooth; which is right the table knows. Constant noise has the
+    kinks of "relu" already.
+
+    >>> views("heteroscedastic", 8), views("heteroscedastic", 0), views("learned", 8)
+    ((0, 8), (0,), (0,))
+    """
+    return (0, ramps) if ramps and noise == "heteroscedastic" else (0,)
 
 
 def resolution(X: NDArray[np.float64], y: NDArray[np.float64]) -> float | tuple[float, ...]:

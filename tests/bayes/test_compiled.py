@@ -270,7 +270,10 @@ def test_both_ways_lead_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:
         direction = nn.functional.normalize(torch.ones_like(own.place), dim=1)
         motion, size = Motion(own.place, direction, *own.potential(own.place, None)), torch.full((4,), 0.02)
         for _ in range(20):
-            motion, error = move(motion, size, lambda place, own=own: own.potential(place, None), turns)
+            scales = torch.ones_like(motion.place)
+            motion, error = move(
+                motion, size, lambda place, own=own: own.potential(place, None), turns, scales=scales
+            )
         ends.append((motion.place, motion.direction, error))
     for a, b in zip(*ends, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-3)

@@ -23,7 +23,7 @@ from cbdl.bayes.diagnostics import CollapseWarning, diagnose
 from cbdl.bayes.learned import Part
 from cbdl.bayes.methods import _chains, mclmc
 from cbdl.bayes.methods._chains import FAR, ChainsPosterior
-from cbdl.bayes.methods._microcanonical import Motion, move, turn
+from cbdl.bayes.methods._microcanonical import KNOWN, Motion, Tuning, move, turn
 from cbdl.bayes.methods.mclmc import MCLMC, MCLMCRecord
 from cbdl.bayes.methods.protocol import Method, Posterior
 from cbdl.bayes.mixing import mixing
@@ -66,12 +66,58 @@ def test_the_energy_error_of_a_step_is_of_third_order() -> None:
 
     place = unit(1, 6, seed=2)
     start = Motion(place, unit(1, 6, seed=3), *potential(place))
+    scales = unit(1, 6, seed=4).abs() + 0.5
     errors = [
-        move(start, torch.tensor([h], dtype=torch.float64), potential)[1].item() for h in (0.1, 0.05, 0.025)
+        move(start, torch.tensor([h], dtype=torch.float64), potential, scales=scales)[1].item()
+        for h in (0.1, 0.05, 0.025)
     ]
     assert abs(errors[0]) > 1e-9
     assert errors[0] / errors[1] == pytest.approx(8, rel=0.2)
     assert errors[1] / errors[2] == pytest.approx(8, rel=0.1)
+
+
+def test_a_step_in_scales_is_a_step_of_what_they_divide() -> None:
+    """The motion of x with scales s under U(x) is that of x / s without them under U(s (x / s))."""
+    scales, size = unit(1, 6, seed=4).abs() + 0.5, torch.tensor([0.3], dtype=torch.float64)
+
+    def potential(x: Tensor) -> tuple[Tensor, Tensor]:
+        return (0.25 * x**4 + 0.5 * x.square()).sum(1), x**3 + x
+
+    def divided(z: Tensor) -> tuple[Tensor, Tensor]:
+        value, slope = potential(scales * z)
+        return value, scales * slope
+
+    place, direction = unit(1, 6, seed=2), unit(1, 6, seed=3)
+    ours, error = move(Motion(place, direction, *potential(place)), size, potential, scales=scales)
+    z = place / scales
+    theirs, wanted = move(Motion(z, direction, *divided(z)), size, divided, scales=torch.ones_like(z))
+    torch.testing.assert_close(ours.place, scales * theirs.place)
+    torch.testing.assert_close(ours.direction, theirs.direction)
+    torch.testing.assert_close(error, wanted)
+
+
+def test_steep_coordinates_get_small_scales() -> None:
+    """Slopes of a Normal are as steep as its deviations are small; one that is level everywhere stays within bounds."""
+    place = torch.zeros(2, 4, dtype=torch.float64)
+    tuning, slopes = Tuning(place, 1000), torch.tensor([100.0, 1.0, 0.01, 0.0], dtype=torch.float64)
+    source = torch.Generator().manual_seed(0)
+    for number in range(int(1000 * KNOWN)):
+        assert bool((tuning.scales == 1).all())
+        noise = torch.randn(2, 4, generator=source, dtype=torch.float64)
+        tuning.learn(number, place, noise * slopes, torch.full((2,), 0.1, dtype=torch.float64))
+    ratios = (tuning.scales[:, :1] / tuning.scales).log10()
+    torch.testing.assert_close(
+        ratios, torch.tensor([0.0, -1.0, -2.0, -2.0]).double().expand(2, -1), atol=0.15, rtol=0
+    )
+    torch.testing.assert_close(tuning.scales.log().mean(1), torch.zeros(2, dtype=torch.float64))
+
+
+def test_a_short_warm_up_leaves_coordinates_as_they_are() -> None:
+    place = torch.zeros(1, 4, dtype=torch.float64)
+    tuning = Tuning(place, 100)
+    for number in range(100):
+        tuning.learn(number, place, place + 9.0, torch.full((1,), 0.1, dtype=torch.float64))
+    assert bool((tuning.scales == 1).all())
 
 
 # --- where the posterior is known -----------------------------------------------------------------------------

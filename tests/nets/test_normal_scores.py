@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -46,6 +48,37 @@ def test_equal_quantiles_have_the_mean_of_their_scores():
     np.testing.assert_allclose(out, [scores[:3].mean(), scores[3]])
 
 
+def test_ramps_rise_one_after_the_other_and_have_variance_one():
+    """Over a column's quantiles; between first and last one exactly one ramp rises."""
+    quantiles = np.sort(SOURCE.normal(size=31))
+    scores = NormalScores([[], quantiles.tolist()], ramps=4)
+    x = torch.zeros(31, 2, dtype=torch.float64)
+    x[:, 1] = torch.tensor(quantiles)
+    out = scores(x)
+    assert scores.further == 5
+    assert out.shape == (31, 7)
+    ramps = out[:, 3:].numpy()
+    np.testing.assert_allclose(ramps.mean(0), 0, atol=1e-12)
+    np.testing.assert_allclose(ramps.std(0), 1, atol=1e-12)
+    ends = np.quantile(quantiles, np.linspace(0, 1, 5))
+    for place, (low, high) in enumerate(pairwise(ends)):
+        at = torch.tensor([[0.0, low], [0.0, high], [0.0, low - 9], [0.0, high + 9]], dtype=torch.float64)
+        rises = scores(at)[:, 3:]
+        assert float(rises[1, place] - rises[0, place]) > 1
+        others = [own for own in range(4) if own != place]
+        torch.testing.assert_close(rises[0, others], rises[1, others])
+        assert float(rises[2, place]) == pytest.approx(float(rises[0, place]))
+        assert float(rises[3, place]) == pytest.approx(float(rises[1, place]))
+
+
+def test_columns_of_few_levels_have_fewer_ramps():
+    scores = NormalScores([[0.0] * 10 + [1.0] * 10 + [2.0] * 11, [3.0] * 31], ramps=8)
+    assert scores.climbing == [0, 0]
+    out = scores(torch.tensor([[0.0, 3.0], [1.0, 3.0], [2.0, 3.0]], dtype=torch.float64))
+    assert bool(out.isfinite().all())
+    assert out.shape == (3, 6)
+
+
 def test_columns_of_two_levels_constants_and_normal_ones_have_none():
     plain = np.column_stack([SOURCE.normal(size=400), SKEWED[:, 0] > 1, np.full(400, 3.0)])
     assert recipe.quantiles(plain) == ((), (), ())
@@ -68,9 +101,9 @@ def test_a_weight_of_two_is_a_row_that_is_there_twice():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_all_ways_of_evaluation_agree(dtype):
-    net = cbdl.nets.mlp(2, 3, (5,), "silu", recipe.quantiles(SKEWED))().to(dtype)
+    net = cbdl.nets.mlp(2, 3, (5,), "silu", recipe.quantiles(SKEWED), ramps=3)().to(dtype)
     layout = Layout.of(net)
-    assert layout.entries[0].shape == (5, 4)
+    assert layout.entries[0].shape == (5, 10)
     theta = torch.randn(2, 3, layout.size, dtype=dtype)
     x = torch.tensor(standardised(SKEWED), dtype=dtype)
     ways = {
@@ -84,7 +117,7 @@ def test_all_ways_of_evaluation_agree(dtype):
 
 def test_a_network_with_scores_is_saved_and_loaded(tmp_path):
     y = np.log(SKEWED[:, 0])
-    net = cbdl.nets.mlp(2, 1, (4,), quantiles=recipe.quantiles(SKEWED))
+    net = cbdl.nets.mlp(2, 1, (4,), quantiles=recipe.quantiles(SKEWED), ramps=3)
     model = cbdl.CBDL(
         [cbdl.priors.Normal(0, 1)],
         [cbdl.likelihoods.Normal(net, scale=0.5)],
@@ -109,6 +142,12 @@ def test_a_network_with_scores_is_saved_and_loaded(tmp_path):
 def test_bad_quantiles_are_refused_with_words(quantiles, message):
     with pytest.raises(ValueError, match=message):
         cbdl.nets.mlp(2, 1, (4,), quantiles=quantiles)()
+
+
+@pytest.mark.parametrize("ramps", [-1, 1.5, 10**6])
+def test_a_bad_number_of_ramps_is_refused_with_words(ramps):
+    with pytest.raises(ValueError, match=r"ramps is .*; give a whole number from 0 to 1000"):
+        cbdl.nets.mlp(2, 1, (4,), quantiles=recipe.quantiles(SKEWED), ramps=ramps)()
 
 
 def test_scores_of_a_batch_are_made_once_and_those_of_another_batch_anew():

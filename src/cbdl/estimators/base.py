@@ -43,6 +43,8 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
     """The levels that training outcomes needed, each predicted as if it had not been seen; None: not asked for."""
     _target_checks: ClassVar[dict[str, Any]] = {}
     _task: ClassVar[recipe.Task]
+    _ramps: int = 0
+    """Pieces of every column with Normal scores that some networks are given (`cbdl.recipe.ramps`)."""
 
     def _train(self, X: Floats, y: NDArray[Any], weights: Floats | None) -> Self:
         """Fit the model, leave out members that the data refute, and see what level regions need."""
@@ -78,9 +80,12 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
     def _quantiles(self, X: Floats, weights: Floats | None) -> Columns | None:
         """What networks need to give Normal scores of columns; that of the fit before if this one goes on from it."""
         if not self.standardize:
+            self._ramps = 0
             return None
         if not (self.warm_start and hasattr(self, "_columns")):
             self._columns = recipe.quantiles(X, weights)
+            own = self.architectures is None
+            self._ramps = recipe.ramps(self._columns, len(X), self._task) if own else 0
         return self._columns
 
     @abstractmethod
@@ -123,6 +128,7 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
             "settings": saved.described(self.get_params(deep=False)),
             "features": self.n_features_in_,
             "columns": getattr(self, "_columns", None),
+            "ramps": self._ramps,
             "names": None if names is None else [str(name) for name in names],
             "conformity": None if self.conformity_ is None else self.conformity_.to_json(),
             **self._remembered(),
@@ -157,6 +163,7 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
         estimator._recall(own)
         if own["columns"] is not None:
             estimator._columns = tuple(map(tuple, own["columns"]))
+        estimator._ramps = own.get("ramps", 0)  # folders of before have none
         quantiles = getattr(estimator, "_columns", None)
         parts = [] if given is None else estimator._likelihoods(given, own["features"], quantiles)
         nets = None if given is None else [part.net for part in parts]

@@ -127,8 +127,9 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
         for noise in self._noises():
             outputs = math.prod(self._shape) * (2 if noise == "heteroscedastic" else 1)
             activation = self.activation or recipe.activation(noise)
-            nets = factories(architectures, inputs, outputs, activation, quantiles)
-            parts += [likelihoods.Normal(net, noise, self._resolution) for net in nets]
+            for ramps in recipe.views(noise, self._ramps):
+                nets = factories(architectures, inputs, outputs, activation, quantiles, ramps)
+                parts += [likelihoods.Normal(net, noise, self._resolution) for net in nets]
         return parts
 
     def _remembered(self) -> dict[str, Any]:

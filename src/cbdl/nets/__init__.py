@@ -63,11 +63,13 @@ def mlp(
     hidden: Sequence[int] = (64, 64),
     activation: str = "relu",
     quantiles: Sequence[Sequence[float]] | None = None,
+    ramps: int = 0,
 ) -> Net:
     """Fully connected: (rows, inputs) -> (rows, outputs).
 
     With `quantiles` of some columns (`cbdl.nets.scores`), in the units that the network is given, their Normal scores
-    are further inputs; `cbdl.recipe.quantiles` finds them.
+    are further inputs; `cbdl.recipe.quantiles` finds them. With `ramps`, so many pieces of each of these
+    columns are, too.
 
     - `inputs`: numbers that the network takes
     - `outputs`: numbers that the network puts out
@@ -79,7 +81,8 @@ def mlp(
     torch.Size([5, 2])
     """
     settings = {"inputs": inputs, "outputs": outputs, "hidden": hidden, "activation": activation}
-    return Net.of("mlp", settings if quantiles is None else {**settings, "quantiles": quantiles})
+    more = {"quantiles": quantiles, "ramps": ramps}
+    return Net.of("mlp", {**settings, **{name: value for name, value in more.items() if value}})
 
 
 def lenet(outputs: int = 10, channels: int = 1, side: int = 28) -> Net:

@@ -25,6 +25,7 @@ def build_mlp(
     hidden: Sequence[int] = (64, 64),
     activation: str = "relu",
     quantiles: Sequence[Sequence[float]] | None = None,
+    ramps: int = 0,
 ) -> nn.Module:
     if activation not in _ACTIVATIONS:
         raise ValueError(f"activation is {activation!r}; give one of {', '.join(sorted(_ACTIVATIONS))}")
@@ -37,9 +38,9 @@ def build_mlp(
         raise ValueError(f"the layers have {sizes} units; each must be a whole number of at least 1")
     layers: list[nn.Module] = []
     if quantiles is not None and any(len(own) for own in quantiles):
-        first = NormalScores(quantiles)
+        first = NormalScores(quantiles, ramps)
         layers.append(first)
-        sizes = (inputs + len(first.columns), *sizes[1:])
+        sizes = (inputs + first.further, *sizes[1:])
     for a, b in pairwise(sizes):
         layers += [nn.Linear(a, b), _ACTIVATIONS[activation]()]
     return nn.Sequential(*layers[:-1])

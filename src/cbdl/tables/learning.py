@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -279,14 +279,15 @@ def _likelihoods(settings: Settings, table: Learnable) -> list[likelihoods.Likel
         own = [nets.mlp(inputs, outputs, hidden, recipe.activation(), scores) for hidden in hiddens]
         return [likelihoods.Categorical(net) for net in own]
     resolution = recipe.resolution(table.X, np.asarray(table.labels, np.float64))
+    most = recipe.ramps(scores, len(table.train), table.target.task) if settings.nets is None else 0
+
+    def net(noise: likelihoods.Scale, hidden: Sequence[int], ramps: int) -> nets.Net:
+        wide = 2 if noise == "heteroscedastic" else 1
+        return nets.mlp(inputs, wide, hidden, recipe.activation(noise), scores, ramps)
+
     return [
-        likelihoods.Normal(
-            nets.mlp(
-                inputs, 2 if noise == "heteroscedastic" else 1, hidden, recipe.activation(noise), scores
-            ),
-            noise,
-            resolution,
-        )
+        likelihoods.Normal(net(noise, hidden, ramps), noise, resolution)
         for noise in recipe.NOISES
+        for ramps in recipe.views(noise, most)
         for hidden in hiddens
     ]

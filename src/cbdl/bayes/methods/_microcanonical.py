@@ -4,7 +4,8 @@ A chain has a place x (d,) and a direction u on the unit sphere. The exact flow 
 gradient has a closed form; places and directions move in turn, in the order of McLachlan's minimal-norm scheme (two
 new gradients a step). The flow keeps kinetic energy minus log density; what a step of finite size changes it by, the
 energy error, tells how large steps may be: the step size aims at a given variance of the error per coordinate.
-All tensors lead with the chains.
+Coordinates in which the density is steep would keep steps short for all others, so that each is moved in units of its
+own. All tensors lead with the chains.
 """
 
 from __future__ import annotations
@@ -25,6 +26,15 @@ MEMORY = 99 / 101
 """What an average over the last steps forgets in a step: it looks about 100 steps back."""
 FIRST = 5e-3
 """The first step size."""
+KNOWN = 0.3
+"""Share of the warm-up after which coordinates get scales, by the slopes that were met until then."""
+ENOUGH = 50
+"""Slopes of fewer steps tell too little: a warm-up that has no more of them leaves all scales at 1."""
+POWER = 0.5
+"""Scales are root mean square slopes to the power -POWER. With 1 every coordinate by itself is as steep as any other,
+but they are not by themselves: half of the way was better for networks."""
+RANGE = 1e4
+"""Slopes count as at least the steepest one over this: a coordinate that does nothing is not moved without bounds."""
 ORDINARY = 0.999
 """Quantile of the energy errors above which a step with a minibatch is taken back."""
 
@@ -71,24 +81,29 @@ def move(
     size: Tensor,
     potential: Callable[[Tensor], tuple[Tensor, Tensor]],
     turn: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]] = turn,
+    *,
+    scales: Tensor,
 ) -> tuple[Motion, Tensor]:
-    """One step of `size` (chains,) from `start`, and its energy error. `turn`: how directions turn, as `turn` does."""
-    half = (0.5 * size).unsqueeze(1)
-    direction, gain = turn(start.direction, start.slope, OUTER * size)
-    place = start.place + half * direction
+    """One step of `size` (chains,) from `start`, and its energy error. `turn`: how directions turn, as `turn` does.
+
+    Directions and sizes are in units of `scales` (chains, d): the motion is that of place / scales.
+    """
+    half = (0.5 * size).unsqueeze(1) * scales
+    direction, gain = turn(start.direction, start.slope * scales, OUTER * size)
+    place = torch.addcmul(start.place, half, direction)
     _, slope = potential(place)
-    direction, more = turn(direction, slope, (1 - 2 * OUTER) * size)
-    place = place + half * direction
+    direction, more = turn(direction, slope * scales, (1 - 2 * OUTER) * size)
+    place = torch.addcmul(place, half, direction)
     value, slope = potential(place)
-    direction, last = turn(direction, slope, OUTER * size)
+    direction, last = turn(direction, slope * scales, OUTER * size)
     return Motion(place, direction, value, slope), gain + more + last + value - start.potential
 
 
 class Tuning:
-    """Step size and length of every chain, learned during the warm-up.
+    """Scales of the coordinates, step size and length of every chain, learned during the warm-up.
 
     `length` is the way after which a chain forgets its direction: the spread of the posterior, seen in the last fifth
-    of the warm-up.
+    of the warm-up. Both are in units of the scales.
     """
 
     def __init__(self, place: Tensor, steps: int) -> None:
@@ -104,6 +119,8 @@ class Tuning:
             "way": 0 * one,
             "mean": torch.zeros_like(place),
             "squares": torch.zeros_like(place),
+            "scales": torch.ones_like(place),
+            "slopes": torch.zeros_like(place),
         }
 
     @property
@@ -114,30 +131,50 @@ class Tuning:
     def length(self) -> Tensor:
         return self.state["length"]
 
+    @property
+    def scales(self) -> Tensor:
+        return self.state["scales"]
+
     def shrink(self, lost: Tensor) -> None:
         """Chains whose step was undone never again take one as large."""
         s = self.state
         s["cap"].copy_(torch.where(lost, torch.minimum(s["cap"], 0.8 * s["size"]), s["cap"]))
         s["size"].copy_(torch.minimum(s["size"], s["cap"]))
 
-    def learn(self, number: int, place: Tensor, error: Tensor) -> None:
-        """What step `number` of the warm-up tells, from where it led and its energy error."""
+    def learn(self, number: int, place: Tensor, slope: Tensor, error: Tensor) -> None:
+        """What step `number` of the warm-up tells, from where it led, the slope there, and its energy error."""
         s, share = self.state, number / self.steps
         xi = error.square() / (self.d * VARIANCE) + 1e-8
         weight = torch.exp(-0.5 * (xi.log() / 9).square())
         s["sum"].mul_(MEMORY).add_(weight * xi / s["size"] ** 6)
         s["weight"].mul_(MEMORY).add_(weight)
         s["size"].copy_(torch.minimum((s["sum"] / s["weight"]) ** (-1 / 6), s["cap"]))
+        if share < KNOWN and self.steps * KNOWN >= ENOUGH:
+            s["slopes"].addcmul_(slope, slope)
+            if (number + 1) / self.steps >= KNOWN:
+                self._scale()
         if share >= 0.8:
             # Welford's update, weighted by the size of the step
             s["way"] += s["size"]
-            away = place - s["mean"]
+            scaled = place / s["scales"]
+            away = scaled - s["mean"]
             ratio = s["size"].unsqueeze(1)
             s["mean"] += away * ratio / s["way"].unsqueeze(1)
-            s["squares"] += ratio * away * (place - s["mean"])
+            s["squares"] += ratio * away * (scaled - s["mean"])
         if number == self.steps - 1:
             spread = (s["squares"] / s["way"].unsqueeze(1)).sum(1).sqrt()
             s["length"].copy_(torch.maximum(spread, s["size"]))
+
+    def _scale(self) -> None:
+        """Set the scales, 1 in the geometric mean, and begin anew with the step size."""
+        s = self.state
+        slopes = s["slopes"].sqrt()
+        logs = slopes.maximum(slopes.amax(1, keepdim=True) / RANGE).clamp_min(1e-30).log()
+        s["scales"].copy_(torch.exp(POWER * (logs.mean(1, keepdim=True) - logs)))
+        s["size"].fill_(FIRST)
+        s["cap"].fill_(math.inf)
+        s["sum"].zero_()
+        s["weight"].zero_()
 
     def refreshed(self, direction: Tensor, noise: Tensor, lost: Tensor) -> Tensor:
         """Directions with a little noise, so that each is forgotten after its length; new ones for the lost."""

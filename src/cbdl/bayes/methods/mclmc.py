@@ -306,7 +306,13 @@ class Sampler:
         here = Motion(self.place, direction, *self._here)
         batch = None if self.whole else self._batch
         turns = turn if self.kernel is None else compiled.turn
-        there, error = move(here, self.tuning.size, lambda place: self.potential(place, batch), turns)
+        there, error = move(
+            here,
+            self.tuning.size,
+            lambda place: self.potential(place, batch),
+            turns,
+            scales=self.tuning.scales,
+        )
         lost = ~torch.isfinite(error)
         if bool(lost.any()):
             self.tuning.shrink(lost)
@@ -315,7 +321,7 @@ class Sampler:
         if bool(lost.any()):
             there = there.where(~lost, here)
         if number < settings.warmup:
-            self.tuning.learn(number, there.place, torch.where(lost, 0.0, error))
+            self.tuning.learn(number, there.place, there.slope, torch.where(lost, 0.0, error))
         self.place.copy_(there.place)
         direction.copy_(self.tuning.refreshed(there.direction, noise, lost))
         self._here = (there.potential, there.slope) if self.whole else None
