@@ -24,7 +24,7 @@ from cbdl.ground import files
 
 from .flat import shorten
 
-FORMAT = "cbdl-checkpoint-1"
+FORMAT = "cbdl-checkpoint-2"
 TEXT = 1 << 24
 """Bytes that a checkpoint may have beside its tensors: names, settings, messages of members that failed."""
 
