@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from cbdl.credal.floor import class_floor
 from cbdl.evaluate.estimate import Floats
 from cbdl.studies.images.answers import DRAWS
 from cbdl.studies.images.members import LINE_UPS, LineUp
-from cbdl.studies.images.rejector import Rejector, best_power, powered
+from cbdl.studies.images.rejector import Rejectors, best_power, powered
 from cbdl.studies.images.sources import VALIDATION
 from cbdl.studies.shelf import Arrays
 
@@ -78,6 +79,15 @@ class Answers:
         )
         return [name for name in ends if name.startswith(f"{VALIDATION} ")]
 
+    @cached_property
+    def rejectors(self) -> Rejectors:
+        """What rows are rejected by in our line, from corrupted validation rows."""
+        sets = self.shifted
+        members, known = (self.stacked("ordinary", sets, what) for what in ("log_probs", "known"))
+        point = powered(sharpness(self) * members).mean(1)
+        labels = self.labels[: len(point) // len(sets)]
+        return Rejectors.learned(members, known, point, labels, [_kind(name) for name in sets])
+
     def has(self, line_up: LineUp) -> bool:
         """Whether the members of a line-up are there."""
         return (line_up, 0) in self.members
@@ -134,7 +144,7 @@ def _of_ordinary_networks(answers: Answers, sets: Sequence[str], thorough: bool)
     return {
         ENSEMBLE: _averaged(baselines.from_draws(powered(members))),
         WRAPPER: _credal(constructions.wrapper(powered(members)), thorough),
-        OURS: replace(ours, own_doubt=rejector(answers)(members, known, ours.point)),
+        OURS: replace(ours, own_doubt=_doubt(answers, sets, members, known, ours.point)),
         AVERAGED: _average_of_ours(sharp, known),
     }
 
@@ -152,12 +162,17 @@ def sharpness(answers: Answers) -> float:
     return best_power(answers.stacked("ordinary", [VALIDATION], "log_probs"), answers.labels)
 
 
-def rejector(answers: Answers) -> Rejector:
-    """What rows are rejected by in our line, from corrupted validation rows."""
-    sets = answers.shifted
-    members, known = (answers.stacked("ordinary", sets, what) for what in ("log_probs", "known"))
-    point = powered(sharpness(answers) * members).mean(1)
-    return Rejector.chosen(members, known, point, answers.labels[: len(point) // len(sets)])
+def _doubt(answers: Answers, sets: Sequence[str], members: Floats, known: Floats, point: Floats) -> Floats:
+    """(n,): what rows are rejected by in our line, corrupted ones by what other kinds of corruption teach."""
+    ends = np.cumsum([len(answers.members["ordinary", 0][f"{name}/known"]) for name in sets])
+    parts = (np.split(own, ends[:-1]) for own in (members, known, point))
+    rules = (answers.rejectors.of(_kind(name)) for name in sets)
+    return np.concatenate([rule(*rows) for rule, *rows in zip(rules, *parts, strict=True)])
+
+
+def _kind(name: str) -> str:
+    """How the rows of a set are corrupted; "" where they are not."""
+    return name.removeprefix(f"{VALIDATION} ").rpartition(" ")[0]
 
 
 def _averaged(own: baselines.Averaged) -> Said:

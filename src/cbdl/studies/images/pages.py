@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -166,8 +167,9 @@ def of_rejection(table: Table, source: Source) -> Part:
         name=f"rejection-{source.name}",
         title=f"{source.title}: area under accuracy-rejection, by severity",
         text="Means over noises. Rows are rejected by the entropy of the point prediction, in our line by the "
-        "probability of an error as corrupted validation rows teach it; last columns, means of all severities: by one "
-        "minus the largest probability, by total and by epistemic uncertainty. A star: the paper's table.",
+        "probability of an error as validation rows teach it that are corrupted in other ways; last columns, means of "
+        "all severities: by one minus the largest probability, by total and by epistemic uncertainty. A star: the "
+        "paper's table.",
         header=("line", *(f"severity {s}" for s in SEVERITIES), "mean", "by error", "by total", "by EU"),
         rows=tuple(rows),
         lessons=(_rejector(chosen),) if chosen else (),
@@ -177,10 +179,13 @@ def of_rejection(table: Table, source: Source) -> Part:
     )
 
 
-def _rejector(own: dict[str, float]) -> str:
+def _rejector(own: dict[str, Any]) -> str:
+    """The rule that all kinds of corruption teach."""
+    low, high = (math.exp(end(own["offsets"])) for end in (min, max))
     return (
-        f"Chosen on corrupted validation rows, of ours: the power {own['power']:.2f} of probabilities, the weight "
-        f"{own['weight']:g} of upper minus lower probability of the named class."
+        f"From corrupted validation rows of all kinds, of ours: the power {own['power']:.2f} of probabilities, "
+        f"factors from {low:.2f} to {high:.2f} of classes, the weight {own['weight']:g} of upper minus lower "
+        "probability of the named class."
     )
 
 

@@ -41,8 +41,8 @@ _LEARNING = {
     "cifar": replace(_COLOUR, mirrored=True),
     "svhn": _COLOUR,  # the mirror image of a digit is none
 }
-_MANY = Sizes(corrupted=300, shifted=300)
-_FEW = Sizes(foreign=800, corrupted=40)
+_MANY = Sizes(corrupted=300, shifted=1000)
+_FEW = Sizes(foreign=800, corrupted=100, shifted=1000)
 _PAPER = Training("resnet20", 200, 1e-3)
 _DIGITS = Training("lenet", 4, 1e-2, batch=64)
 

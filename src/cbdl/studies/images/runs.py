@@ -124,7 +124,7 @@ def measured(own: Rows, members: dict[Any, Arrays]) -> dict[str, Any]:
         "scores": {line: measures.scores(said, y) for line, said in clean.items()},
         "members": _members(answers, y),
         "seconds": _seconds(members),
-        "rejector": asdict(lines.rejector(answers)) if answers.has("ordinary") else None,
+        "rejector": asdict(answers.rejectors.whole) if answers.has("ordinary") else None,
         "means": {
             name: {line: measures.means(s) for line, s in sets.items()} for name, sets in by_set.items()
         },
