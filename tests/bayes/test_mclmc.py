@@ -399,7 +399,8 @@ def test_diagnostics_tell_whether_chains_agree_about_predictions() -> None:
         wanted = [float(arviz.rhat(values[..., n].numpy(), method="split")) for n in range(5)]
         np.testing.assert_allclose(found.rhat[k, :5].numpy(), wanted, rtol=1e-6)
     report = diagnose([(cohort, posterior)], data, warn=False)
-    assert all(1 <= row.rhat < 1.3 and row.ess > 10 for row in report.rows)
+    # halves of 20 draws that agree perfectly have an R-hat of sqrt(19 / 20)
+    assert all(0.97 < row.rhat < 1.3 and row.ess > 10 for row in report.rows)
     assert "R-hat" in str(report)
     shifted = replace(posterior, points=posterior.points + 3 * torch.arange(4.0).view(1, 4, 1, 1))
     with pytest.warns(CollapseWarning, match="do not agree about predictions"):
