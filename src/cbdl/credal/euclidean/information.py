@@ -28,8 +28,9 @@ from cbdl.credal.euclidean.montecarlo import (
 )
 from cbdl.credal.solvers.simplex import minimise
 
-_CHUNK, _CACHE = 1 << 26, 1 << 21
-"""Bytes of the nodes on which weights are found together, and of those that are worked on at a time."""
+_CHUNK, _CACHE = 1 << 25, 1 << 21
+"""Bytes of the nodes on which weights are found together (larger blocks are new memory from the system every time, a
+sixth slower), and of those that are worked on at a time."""
 
 _INSIDE = 1e-9
 """So far inside the simplex the search for weights begins."""
