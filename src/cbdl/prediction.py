@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -50,6 +50,7 @@ class Predictive:
     floor:   (rows,), or None for mixtures, whose numbers tell it when it is asked for
     normals: how many components of a mixture make up one draw
     paired:  whether draws come in antithetic pairs
+    chains:  if not, how many they are taken from in turn
     """
 
     kind: type[CredalSet]
@@ -59,12 +60,13 @@ class Predictive:
     floor: Tensor | None = None
     normals: int = 1
     paired: bool = True
+    chains: int = 1
 
     def credal_set(self, members: tuple[Member, ...], device: torch.device | None) -> CredalSet:
         """The convex hull of the members: tensors on `device`, or numpy arrays if that is None."""
         arrays = (t.numpy() if device is None else t.to(device) for t in self.numbers)
         return self.kind(*arrays).with_origin(
-            Draws(members, self.draws, self.noise, self.floor, self.normals, self.paired)
+            Draws(members, self.draws, self.noise, self.floor, self.normals, self.paired, self.chains)
         )
 
     @classmethod
@@ -122,6 +124,7 @@ class Draws:
     known: Tensor | None
     normals: int
     paired: bool = True
+    chains: int = 1
 
     def floor(self, credal: CredalSet) -> Tensor:
         """(...,): the epistemic uncertainty (nats) that Monte Carlo noise alone would show; nan: unknown."""
@@ -130,7 +133,9 @@ class Draws:
         numbers = (torch.as_tensor(t).cpu() for t in (credal.loc, credal.scale, credal.weights))
         loc, scale, weights = (t.reshape(-1, *t.shape[-2:]) for t in numbers)
         draws = self.draws.reshape(-1)
-        floor = line_floor(loc, scale, weights, draws, normals=self.normals, paired=self.paired)
+        floor = line_floor(
+            loc, scale, weights, draws, normals=self.normals, paired=self.paired, chains=self.chains
+        )
         return floor.view(self.draws.shape)
 
     def at(self, index: tuple[Tensor, ...]) -> Draws:
@@ -197,7 +202,7 @@ def _fixed(learned: Learned, x: Tensor, form: Form, draws: int, limit: int, floo
     """All rows from the same number of draws; of finitely many points each at most once."""
     draws = min(draws, learned.distinct or draws)
     count = torch.full((x.shape[0],), draws)
-    paired = learned.distinct is None
+    how = _taken(learned)
     if learned.space != "real":
         return _classes(learned, x, count, limit, floor)
     if not floor and learned.targets.loc.ndim > 0:
@@ -205,11 +210,16 @@ def _fixed(learned: Learned, x: Tensor, form: Form, draws: int, limit: int, floo
     loc, scale, entropy = normals(learned, x, draws, limit)
     noise = entropy.mean(2)
     if form == "mixture" and loc.ndim == 3:
-        return _mixture(loc, scale, count, noise, learned.noises, paired=paired)
+        return _mixture(loc, scale, count, noise, learned.noises, **how)
     mean, deviation = _moments(loc, scale)
     kind = DiagonalNormalCredalSet if loc.ndim > 3 else NormalCredalSet
-    known = normal_floor(loc, scale, count, paired=paired)
-    return Predictive(kind, (mean, deviation), count, noise, known, paired=paired)
+    known = normal_floor(loc, scale, count, **how)
+    return Predictive(kind, (mean, deviation), count, noise, known, **how)
+
+
+def _taken(learned: Learned) -> dict[str, Any]:
+    """How the draws of a prediction are taken: in antithetic pairs, or from chains in turn."""
+    return {"paired": learned.distinct is None, "chains": learned.chains}
 
 
 def _spread(learned: Learned, x: Tensor, draws: Tensor, limit: int) -> Predictive:
@@ -217,19 +227,18 @@ def _spread(learned: Learned, x: Tensor, draws: Tensor, limit: int) -> Predictiv
     mean, variance, noise = moments(learned, x, int(draws[0]), limit)
     numbers = (mean.flatten(2), variance.sqrt().flatten(2))
     unknown = torch.full((x.shape[0],), math.nan, dtype=torch.float64)
-    return Predictive(
-        DiagonalNormalCredalSet, numbers, draws, noise, unknown, paired=learned.distinct is None
-    )
+    return Predictive(DiagonalNormalCredalSet, numbers, draws, noise, unknown, **_taken(learned))
 
 
 def _classes(learned: Learned, x: Tensor, draws: Tensor, limit: int, wanted: bool) -> Predictive:
     """Averages over all draws, and over groups of them for the floor, a bounded number of rows at a time."""
-    paired, whole = learned.distinct is None, learned
+    whole = learned
     if learned.sharpness:  # chains are sharpened one by one
         learned = learned.by_chain()
+    how = _taken(learned)
     chains = len(learned.members) // len(whole.members)
     each = -(-draws // chains)
-    weights = weightings(int(each[0]), paired)[: None if wanted else 1]
+    weights = weightings(int(each[0]), **how)[: None if wanted else 1]
     rows = x.shape[0]
     if learned.space == "classes":
         *_, numbers = next(descriptions(learned, x[:1], 1, limit))
@@ -242,10 +251,10 @@ def _classes(learned: Learned, x: Tensor, draws: Tensor, limit: int, wanted: boo
         probs.append(part[:, :, 0].clone())
         noise.append(entropy)
         unknown = torch.full((len(part),), math.nan, dtype=torch.float64)
-        floor.append(class_floor(part, each[a : a + rows], paired=paired) if wanted else unknown)
+        floor.append(class_floor(part, each[a : a + rows], **how) if wanted else unknown)
     draws = each * chains
     return Predictive(
-        CategoricalCredalSet, (torch.cat(probs),), draws, torch.cat(noise), torch.cat(floor), paired=paired
+        CategoricalCredalSet, (torch.cat(probs),), draws, torch.cat(noise), torch.cat(floor), **how
     )
 
 
@@ -268,6 +277,7 @@ def _mixture(
     weights: Tensor | None = None,
     *,
     paired: bool = False,
+    chains: int = 1,
 ) -> Predictive:
     """Mixtures of all draws (rows, m, draws), each draw's noise as the Normals that make it up; equal weights, or
     those that are given."""
@@ -280,7 +290,7 @@ def _mixture(
     own_share = 1 / loc.shape[2] if weights is None else weights.unsqueeze(-1)
     parts = (loc.unsqueeze(-1), scale.unsqueeze(-1) * width, share * own_share)
     numbers = tuple(t.expand(shape).flatten(2) for t in parts)
-    return Predictive(MixtureCredalSet, numbers, draws, noise, normals=most, paired=paired)
+    return Predictive(MixtureCredalSet, numbers, draws, noise, normals=most, paired=paired, chains=chains)
 
 
 def _moments(loc: Tensor, scale: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -337,7 +347,8 @@ def _adaptive(learned: Learned, x: Tensor, form: Form, tolerance: float, most: i
         floor = part.floor
         if floor is None:
             loc, scale, weights = part.numbers
-            floor = line_floor(loc, scale, weights, part.draws, normals=part.normals, paired=part.paired)
+            own = {"normals": part.normals, "paired": part.paired, "chains": part.chains}
+            floor = line_floor(loc, scale, weights, part.draws, **own)
         done = (floor < tolerance) | (draws >= most)
         parts.append((rows[done], replace(part, floor=floor).at(done)))
         rows, draws = rows[~done], min(2 * draws, most)

@@ -257,7 +257,8 @@ def test_parquet_has_real_lists_and_all_digits(place):
         table = parquet.read_table(out)
         trained = tables.answers.Trained.load(place / kind)
         credal = trained.model.predict(
-            tables.encode_rows(trained.columns, tables.read(place / "t.csv")).X, recipe.DRAWS
+            tables.encode_rows(trained.columns, tables.read(place / "t.csv")).X,
+            recipe.DRAWS[trained.target.task],
         )
         assert_same(table["epistemic"], credal.uncertainty().epistemic)  # classes in float32, in other blocks
         region = trained.region(credal, tables.answers.Options())
@@ -292,7 +293,9 @@ def test_probabilities_stand_between_their_bounds(place):
 def test_the_decision_is_the_rule_that_is_asked_for(place):
     X = frame()[["x", "c", "flag"]]
     for kind in ("kind", "value"):
-        credal = cbdl.load(place / kind).predict(X, recipe.DRAWS)
+        credal = cbdl.load(place / kind).predict(
+            X, recipe.DRAWS["classification" if kind == "kind" else "regression"]
+        )
         mean, _ = answered(place, kind, X.to_dict("list"), "--decision", "mean")
         maximin, _ = answered(place, kind, X.to_dict("list"), "--decision", "maximin")
         default, _ = answered(place, kind, X.to_dict("list"))
@@ -335,13 +338,14 @@ def test_ends_are_rounded_outwards_to_what_outcomes_can_be(place):
 def test_a_loaded_model_takes_the_frame_that_it_was_trained_from(place, kind):
     model = cbdl.load(place / kind)
     data = frame()
-    own = model.predict(data, recipe.DRAWS)
+    draws = recipe.DRAWS["classification" if kind == "kind" else "regression"]
+    own = model.predict(data, draws)
     rows, _ = answered(place, kind, data[["x", "c", "flag"]].to_dict("list"))
     np.testing.assert_allclose(own.uncertainty().epistemic, [row["epistemic"] for row in rows], atol=1e-6)
     array = tables.encode_rows(model.encoder.columns, tables.from_frame(data)).X
     np.testing.assert_allclose(model.predict(array).mean(), model.predict(data).mean(), atol=1e-9)
     shuffled = data.sample(frac=1, random_state=1)[["kind", "flag", "c", "x"]]
-    again = model.predict(shuffled, recipe.DRAWS).uncertainty().epistemic
+    again = model.predict(shuffled, draws).uncertainty().epistemic
     np.testing.assert_allclose(again, own.uncertainty().epistemic[shuffled.index], atol=1e-6)
 
 

@@ -192,6 +192,23 @@ def test_a_draw_may_be_a_mixture_of_normals():
     assert float((split - whole).abs().mean() / whole.mean()) < 0.1
 
 
+@pytest.mark.parametrize("n", [32, 200])
+def test_what_chains_differ_in_is_no_noise_of_draws_that_are_taken_from_them_in_turn(n):
+    source, rows, m, chains = torch.Generator().manual_seed(n), 300, 4, 4
+    far = 2 * torch.randn(rows, 1, chains, generator=source, dtype=torch.float64).repeat(1, 1, n // chains)
+
+    def drawn(members):
+        loc, scale = line_draws(source, rows, members, n, 0.5, 0.2, False)
+        return loc + far, scale
+
+    truth = epistemic(cbdl.MixtureCredalSet(*drawn(m)))
+    loc, scale = (t.expand(-1, m, -1) for t in drawn(1))
+    equal, draws = torch.full_like(loc, 1 / n), torch.full((rows,), n)
+    value, error = ratio(line_floor(loc, scale, equal, draws, paired=False, chains=chains), truth)
+    assert abs(value - 1) < PROMISE + error
+    assert torch.isnan(line_floor(loc, scale, equal, torch.full((rows,), 11), paired=False, chains=4)).all()
+
+
 def test_the_floor_falls_with_the_root_of_the_draws_off_the_maximum():
     source = torch.Generator().manual_seed(0)
     p = (

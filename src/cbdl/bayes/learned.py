@@ -105,6 +105,11 @@ class Learned:
         return min((end for end in ends if end is not None), default=None)
 
     @property
+    def chains(self) -> int:
+        """How many chains the draws of every posterior are taken from in turn, at most."""
+        return max(part.posterior.turns for part in self.parts.values())
+
+    @property
     def noises(self) -> tuple[tuple[Tensor, Tensor], ...]:
         """For real outcomes, the noise of every member as a mixture of Normals; for others nothing."""
         if self.space != "real":

@@ -150,12 +150,10 @@ def kind_of(region: RegionName) -> str | None:
     return None if region is RegionName.calibrated else region.value
 
 
-def samples_of(text: str | None) -> int | Literal["auto"]:
-    """What --samples says."""
+def samples_of(text: str | None) -> int | Literal["auto"] | None:
+    """What --samples says; None: nothing."""
     if text is None:
-        from cbdl import recipe
-
-        return recipe.DRAWS
+        return None
     if text == "auto":
         return "auto"
     if not text.isdecimal() or int(text) < 1:
@@ -197,7 +195,7 @@ Samples = Annotated[
     str | None,
     typer.Option(
         help="Draws of the parameters (for classes, from every chain), "
-        'or "auto": until Monte Carlo noise is below 0.01 nats. [default: 32]'
+        'or "auto": until Monte Carlo noise is below 0.01 nats. [default: 32 for classes, 200 for numbers]'
     ),
 ]
 Predictive = Annotated[PredictiveName, typer.Option(help="Regression: mixture is exact, normal is faster.")]

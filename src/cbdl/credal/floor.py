@@ -17,16 +17,18 @@ groups of draws, whose spread shows C without bias. The gradient at q_hat is its
 and is subtracted.
 
 Draws come in antithetic pairs (eps, -eps), and then groups hold whole pairs; or they are independent points, and a
-group may be one of them. Where the draws cannot show their noise the floor is unknown, nan: below 6 paired draws or 4
-independent ones; and for an odd number of paired draws, where the last one lacks its partner and has by far the most
-noise, and noise of the first order beside the others' of the second.
+group may be one of them; or they are taken from several chains in turn, and groups hold whole rounds: an average has
+as many draws of each chain, so that what chains differ in is no noise of the draws. Where the draws cannot show their
+noise the floor is unknown, nan: below 6 paired draws, 4 independent ones or 3 rounds; and for an odd number of paired
+draws, where the last one lacks its partner and has by far the most noise, and noise of the first order beside the
+others' of the second.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import torch
@@ -57,26 +59,28 @@ _CHUNK = 1 << 24  # bytes of working memory
 _TINY = torch.finfo(torch.float64).tiny
 
 
-def groups(draws: int, paired: bool = True) -> Tensor:
-    """(draws,): the group of every draw. Groups are runs of whole pairs, or of single draws if these are not `paired`,
-    as many as 16 and as equal as can be.
+def groups(draws: int, paired: bool = True, chains: int = 1) -> Tensor:
+    """(draws,): the group of every draw. Groups are runs of whole pairs, or if draws are not `paired` of whole rounds
+    of the `chains` that they are taken from in turn, as many as 16 and as equal as can be.
 
     >>> groups(5)
     tensor([0, 0, 1, 1, 2])
     >>> groups(5, paired=False)
     tensor([0, 1, 2, 3, 4])
+    >>> groups(8, paired=False, chains=4)
+    tensor([0, 0, 0, 0, 1, 1, 1, 1])
     """
-    size = 2 if paired else 1
+    size = 2 if paired else chains
     units = (draws + size - 1) // size
     return torch.arange(draws) // size * min(units, GROUPS) // max(units, 1)
 
 
-def known(draws: int, paired: bool = True) -> bool:
+def known(draws: int, paired: bool = True, chains: int = 1) -> bool:
     """Whether so many draws can show their own noise."""
-    return draws >= 6 and draws % 2 == 0 if paired else draws >= 4
+    return draws >= 6 and draws % 2 == 0 if paired else draws >= max(4, 3 * chains)
 
 
-def weightings(draws: int, paired: bool = True) -> Tensor:
+def weightings(draws: int, paired: bool = True, chains: int = 1) -> Tensor:
     """(1 + groups, draws): weights with which a prediction is averaged: over all draws, and over each group.
 
     >>> weightings(5)
@@ -85,55 +89,78 @@ def weightings(draws: int, paired: bool = True) -> Tensor:
             [0.0000, 0.0000, 0.5000, 0.5000, 0.0000],
             [0.0000, 0.0000, 0.0000, 0.0000, 1.0000]], dtype=torch.float64)
     """
-    each = torch.nn.functional.one_hot(groups(draws, paired)).T.double()
+    each = torch.nn.functional.one_hot(groups(draws, paired, chains)).T.double()
     weights = torch.cat([torch.ones(1, draws, dtype=torch.float64), each])
     return weights / weights.sum(1, keepdim=True)
 
 
-def class_floor(averages: Tensor, draws: Tensor, *, paired: bool = True) -> Tensor:
+def class_floor(averages: Tensor, draws: Tensor, *, paired: bool = True, chains: int = 1) -> Tensor:
     """(rows,): the floor, in nats, of predictions over classes.
 
     averages: (rows, m, W, J) class probabilities averaged with each of the `weightings` of the row's draws; what
               follows them, for rows with fewer draws than others, is not read
-    draws:    (rows,) draws behind each row, in antithetic pairs or independent
+    draws:    (rows,) draws behind each row, in antithetic pairs, or from so many chains in turn
     """
 
     def part(n: int, averages: Tensor) -> Tensor:
         rows, m, _, J = averages.shape
-        share = _shares(n, paired)
+        share = _shares(n, paired, chains)
         count = len(share)
         q = averages[:, :, :1].flatten(0, 1).clamp_min(_TINY)
         x = averages[:, :, 1 : 1 + count].flatten(0, 1)
         first, gram = _moments(x, q, torch.ones_like(q), share)
         return _floor(first, gram, share, m, 1 / max(J - 1, 1)).view(rows, m).mean(1)
 
-    return _by_draws(part, draws, paired, averages.shape[1], (averages,), 8 * 4 * averages[0].numel())
+    return _by_draws(
+        part,
+        draws,
+        partial(known, paired=paired, chains=chains),
+        averages.shape[1],
+        (averages,),
+        8 * 4 * averages[0].numel(),
+    )
 
 
 def line_floor(
-    loc: Tensor, scale: Tensor, weights: Tensor, draws: Tensor, *, normals: int = 1, paired: bool = True
+    loc: Tensor,
+    scale: Tensor,
+    weights: Tensor,
+    draws: Tensor,
+    *,
+    normals: int = 1,
+    paired: bool = True,
+    chains: int = 1,
 ) -> Tensor:
     """(rows,): the floor, in nats, of predictions on the line, where every draw is a mixture of some Normals.
 
     loc, scale, weights: (rows, m, length * normals), the Normals of a draw side by side; weights sum to 1
-    draws, paired:       as in `class_floor`; what follows the draws of a row, up to `length`, is not read
+    draws, paired, chains: as in `class_floor`; what follows the draws of a row, up to `length`, is not read
     normals:             how many Normals make up a draw
     """
 
     def part(n: int, *mixtures: Tensor) -> Tensor:
         rows, m = mixtures[0].shape[:2]
-        group = weightings(n, paired)[1:]
+        group = weightings(n, paired, chains)[1:]
         x, node = _densities(group, *(t[..., : n * normals].flatten(0, 1) for t in mixtures))
-        share = _shares(n, paired)
+        share = _shares(n, paired, chains)
         q = (share[:, None] * x).sum(1, keepdim=True).clamp_min(_TINY)
         first, gram = _moments(x, q, node, share)
         return _floor(first, gram, share, m, 0.0).view(rows, m).mean(1)
 
     per_row = 8 * 4 * _NODES * loc[0].numel()
-    return _by_draws(part, draws, paired, loc.shape[1], (loc, scale, weights), per_row)
+    return _by_draws(
+        part,
+        draws,
+        partial(known, paired=paired, chains=chains),
+        loc.shape[1],
+        (loc, scale, weights),
+        per_row,
+    )
 
 
-def normal_floor(loc: Tensor, scale: Tensor, draws: Tensor, *, paired: bool = True) -> Tensor:
+def normal_floor(
+    loc: Tensor, scale: Tensor, draws: Tensor, *, paired: bool = True, chains: int = 1
+) -> Tensor:
     """(rows,): the floor, in nats, of Normals with the mean and the variances of the mixture over draws.
 
     loc, scale: (rows, m, length) or (rows, m, length, d), of equal weights; the rest as in `line_floor`.
@@ -145,7 +172,7 @@ def normal_floor(loc: Tensor, scale: Tensor, draws: Tensor, *, paired: bool = Tr
 
     def part(n: int, loc: Tensor, scale: Tensor) -> Tensor:
         m, d = loc.shape[1], loc.shape[3]
-        group, w = weightings(n, paired)[1:], _shares(n, paired)[:, None]
+        group, w = weightings(n, paired, chains)[1:], _shares(n, paired, chains)[:, None]
         root = _spreads(w[:, 0]).sqrt()
         off = loc[:, :, :n] - loc[:, :, :n].mean(2, keepdim=True)
         square = scale[:, :, :n].square() + off.square()
@@ -164,7 +191,14 @@ def normal_floor(loc: Tensor, scale: Tensor, draws: Tensor, *, paired: bool = Tr
         a = _range(m)[0] * _factor(len(root)) * widths.square().sum(-1).sqrt()
         return torch.hypot(a, ball).mean(1)
 
-    return _by_draws(part, draws, paired, loc.shape[1], (loc, scale), 8 * 6 * loc[0].numel())
+    return _by_draws(
+        part,
+        draws,
+        partial(known, paired=paired, chains=chains),
+        loc.shape[1],
+        (loc, scale),
+        8 * 6 * loc[0].numel(),
+    )
 
 
 # --- moments of the noise ------------------------------------------------------------------------------------
@@ -185,9 +219,9 @@ def _moments(x: Tensor, q: Tensor, node: Tensor, share: Tensor) -> tuple[Tensor,
     return tangent + _JACKKNIFE * (fall / odds[:, 0] - tangent), y @ y.mT
 
 
-def _shares(n: int, paired: bool) -> Tensor:
+def _shares(n: int, paired: bool, chains: int) -> Tensor:
     """(G,): the share of the draws that each group holds."""
-    return torch.bincount(groups(n, paired)).double() / n
+    return torch.bincount(groups(n, paired, chains)).double() / n
 
 
 def _spreads(w: Tensor) -> Tensor:
@@ -287,7 +321,7 @@ def _factor(count: int) -> float:
 def _by_draws(
     part: Callable[..., Tensor],
     draws: Tensor,
-    paired: bool,
+    shown: Callable[[int], bool],
     m: int,
     tensors: tuple[Tensor, ...],
     per_row: int,
@@ -297,7 +331,7 @@ def _by_draws(
     if m == 1:
         return floor
     for n in sorted({int(n) for n in draws.tolist()}):
-        if known(n, paired):
+        if shown(n):
             rows = draws == n
             (floor[rows],) = in_chunks(
                 lambda *some, n=n: (part(n, *some),),

@@ -75,7 +75,7 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
         steps: int | None = None,
         plausible: float = recipe.PLAUSIBLE,
         calibration: Any = "auto",
-        samples: Any = recipe.DRAWS,
+        samples: Any = recipe.DRAWS["classification"],
         decision: str = "average",
         class_weight: Any = None,
         standardize: bool = True,

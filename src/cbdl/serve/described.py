@@ -35,7 +35,12 @@ def described(trained: Trained, limits: Limits, wanted: Picture | None) -> dict[
         "members": [str(m) for m in trained.model.learned.members],
         "calibrated": bool(trained.conformity),
         "limits": asdict(limits),
-        "defaults": {"alpha": 0.05, "draws": recipe.DRAWS, "phi": None, "method": "calibrated"},
+        "defaults": {
+            "alpha": 0.05,
+            "draws": recipe.DRAWS[trained.target.task],
+            "phi": None,
+            "method": "calibrated",
+        },
         "version": version("cbdl"),
     }
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from cbdl import recipe
 from cbdl.serve.limits import Limits
 from cbdl.serve.problems import Problem
 from cbdl.tables.answers import Trained
@@ -39,7 +38,10 @@ class Question(BaseModel):
     phi: Annotated[
         float | None, Field(description="Abstain where the aleatoric uncertainty (nats) is above this.")
     ] = None
-    draws: Annotated[int, Field(ge=1, description="Draws of the parameters, of every chain.")] = recipe.DRAWS
+    draws: Annotated[
+        int | None,
+        Field(ge=1, description="Draws of the parameters; of classes, of every chain. null: the default's."),
+    ] = None
     method: Annotated[
         Literal["calibrated", "union", "lower-density", "minimal"],
         Field(description="The kind of region; calibrated is union where the model was not calibrated."),
@@ -140,7 +142,7 @@ def checked(asked: Question, limits: Limits) -> Question:
             413,
             f"{name} has {len(many)} {name}; send at most {limits.rows} in a request, and the rest in others",
         )
-    if asked.draws > limits.draws:
+    if asked.draws is not None and asked.draws > limits.draws:
         raise Problem(422, f"draws is {asked.draws}; ask for at most {limits.draws}")
     return asked
 

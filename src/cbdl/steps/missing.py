@@ -87,6 +87,7 @@ class Completed(Draws):
     - `known`: what is known of the draws' spread, where it is
     - `normals`: components that one draw is made of
     - `paired`: whether draws come in antithetic pairs
+    - `chains`: if not, how many they are taken from in turn
     """
 
     completions: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
@@ -223,6 +224,7 @@ def hull(
         floor,
         predictive.normals,
         predictive.paired,
+        predictive.chains,
         torch.from_numpy(own.counts),
         torch.from_numpy(own.possible),
     )

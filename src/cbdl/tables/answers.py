@@ -132,7 +132,8 @@ class Options:
     alpha: float = 0.05
     method: str | None = None
     """None: calibrated, if the model is; else "union", "lower-density" or "minimal"."""
-    samples: int | Literal["auto"] = recipe.DRAWS
+    samples: int | Literal["auto"] | None = None
+    """None: as many as the default model of the task takes."""
     predictive: Form = "mixture"
     phi: float | None = None
     floor: bool = False
@@ -305,6 +306,7 @@ def credal_sets(
     """
     gaps = rows.missing | rows.unknown
     most = options.completions(trained.target)
+    draws = recipe.DRAWS[trained.target.task] if options.samples is None else options.samples
     counts = np.minimum(_possible(trained.columns, gaps), most)
     group = np.ceil(np.log2(counts)).astype(np.int64)
     for power in np.unique(group).tolist():
@@ -316,7 +318,7 @@ def credal_sets(
                     some,
                     trained.model.predict(
                         rows.X[some],
-                        options.samples,
+                        draws,
                         predictive=options.predictive,
                         max_memory=MEMORY,
                         floor=options.floor,
@@ -327,7 +329,7 @@ def credal_sets(
                     some,
                     trained.model.predict_missing(
                         rows.X[some],
-                        options.samples,
+                        draws,
                         choices=choices(trained.columns),
                         most=most,
                         predictive=options.predictive,

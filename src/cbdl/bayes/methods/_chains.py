@@ -63,6 +63,10 @@ class ChainsPosterior(Posterior):
     def distinct(self) -> int:
         return self.points.shape[1] * self.points.shape[2]
 
+    @property
+    def turns(self) -> int:
+        return self.points.shape[1]
+
     def moments(self) -> tuple[Tensor, Tensor]:
         points = self.points.flatten(1, 2).to(self.noise.dtype)
         return points.mean(1), points.std(1, correction=0)

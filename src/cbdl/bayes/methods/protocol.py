@@ -75,6 +75,11 @@ class Posterior(ABC):
         """
         return None
 
+    @property
+    def turns(self) -> int:
+        """How many chains draws are taken from in turn; 1: they are independent, or pairs."""
+        return 1
+
     def outputs(self, cohort: Cohort, theta: Tensor, x: Tensor) -> Tensor:
         """What draws theta (m, draws, P) say about x: outputs (m, draws, batch, ...), here those of their networks.
 
