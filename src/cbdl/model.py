@@ -159,6 +159,7 @@ class CBDL:
         checkpoint_dir: str | Path | None = None,
         stream: bool | None = None,
         folds: int | None = None,
+        least: int = 1,
     ) -> Self:
         """Steps 1 to 3: the posteriors of all pairs, from arrays, tensors, a torch Dataset or DataLoader.
 
@@ -166,7 +167,7 @@ class CBDL:
         random augmentation stays random. A DataLoader is streamed unless `stream=False`.
         With `checkpoint_dir`, the same call after a crash goes on where it stopped. `folds`: first train every pair
         without each of so many folds of the rows, for `left_out`; None: five if `plausible` needs them and the rows are
-        few. Pairs that are then refuted are not trained any further.
+        few. Pairs that are then refuted are not trained any further; but `least` members stay.
 
         - `X`: inputs (rows, ...): an array, a tensor, a Dataset or a DataLoader of pairs
         - `y`: outcomes (rows, ...); words are classes by name. None if `X` holds them
@@ -185,9 +186,9 @@ class CBDL:
         self._quantiles = input_quantiles(data)
         fitting = Fitting(self.engine, self.method, self._run, checkpoint_dir, self.sharpen)
         if folds:
-            return self._take(fitting.by_folds(todo, data, folds, self._cut))
+            return self._take(fitting.by_folds(todo, data, folds, self._cut, least))
         self._take(fitting.whole(todo, data))  # step 3
-        return self if self._cut == 0 else self.plausible(self._cut)
+        return self if self._cut == 0 else self.plausible(self._cut, least)
 
     def update(self, X: Any, y: Any = None, *, checkpoint_dir: str | Path | None = None) -> Self:
         """Learn from more data: every posterior becomes the prior of its pair (variational continual learning).
@@ -252,13 +253,18 @@ class CBDL:
         self._left_out = by_weights(self.learned, data)
         return self._left_out
 
-    def plausible(self, alpha: float) -> Self:
+    def plausible(self, alpha: float, least: int = 1) -> Self:
         """Leave out the members that the data refute, those whose plausibility is below `alpha`.
 
         A member's plausibility is the relative likelihood of "it predicts rows that it has not seen as well as the best
         member does" (`cbdl.bayes.plausible`). `plausibility` says who fell and why.
+
+        - `alpha`: a share from 0, every member stays, to 1, only the likeliest
+        - `least`: so many stay even if the data refute them: a set of one knows no ignorance
         """
-        judgement = verdict(self.left_out(), self.learned.members, self.priors, alpha, verbose=self.verbose)
+        judgement = verdict(
+            self.left_out(), self.learned.members, self.priors, alpha, least, verbose=self.verbose
+        )
         self._plausibility = judgement
         return self.drop(judgement.dropped) if judgement.dropped else self
 

@@ -347,8 +347,9 @@ def _adaptive(learned: Learned, x: Tensor, form: Form, tolerance: float, most: i
         floor = part.floor
         if floor is None:
             loc, scale, weights = part.numbers
-            own = {"normals": part.normals, "paired": part.paired, "chains": part.chains}
-            floor = line_floor(loc, scale, weights, part.draws, **own)
+            floor = line_floor(
+                loc, scale, weights, part.draws, normals=part.normals, paired=part.paired, chains=part.chains
+            )
         done = (floor < tolerance) | (draws >= most)
         parts.append((rows[done], replace(part, floor=floor).at(done)))
         rows, draws = rows[~done], min(2 * draws, most)

@@ -37,7 +37,9 @@ CHAINS_OF: dict[Task, Chains] = {"classification": "extremes", "regression": "av
 """What chains are to predictions. For classes the set then tells new inputs from known ones far better; for real
 outcomes it would take four times as long."""
 PLAUSIBLE = 0.05
-"""Members stay whose plausibility is at least this (`CBDL.plausible`)."""
+"""Members stay whose plausibility is at least this (`CBDL.plausible`),"""
+LEAST: dict[Task, int] = {"classification": 1, "regression": 2}
+"""and so many in any case: one alone knows no ignorance, if its chains are no extremes."""
 DRAWS: dict[Task, int] = {"classification": 32, "regression": 200}
 """Draws of the parameters behind a prediction, of every extreme: of classes these are chains. Of real outcomes all that
 are kept: entropies of densities feel Monte Carlo noise far more than those of class probabilities."""

@@ -127,3 +127,31 @@ def test_a_grid_that_ends_too_soon_is_told(behind: list[float], scales: tuple[fl
     judged = judge(members(len(scales)), score(0, 400, behind), ones, 0.01, scales=scales)
     assert (word in judged.edge) if word else judged.edge == ""
     assert judged.edge in str(judged)
+
+
+def test_so_many_stay_at_least_and_it_is_told_who_is_refuted() -> None:
+    values, ones = score(0, 400, [1.0, 0.0, 3.0, 2.0]), torch.ones(400, dtype=torch.float64)
+    alone, two, all_of_them = (judge(members(4), values, ones, 0.05, least=n) for n in (1, 2, 9))
+    assert [[v.kept for v in j.verdicts] for j in (alone, two)] == [
+        [False, True, False, False],
+        [True, True, False, False],
+    ]
+    assert [len(j.spared) for j in (alone, two, all_of_them)] == [0, 1, 3]
+    assert two.spared == (members(4)[0],)
+    assert "knows no ignorance" in two.summary
+    assert "knows no ignorance" not in alone.summary
+    lines = str(two).splitlines()[2:]
+    assert [
+        line.endswith(word)
+        for line, word in zip(lines, ["refuted, kept", "", "dropped", "dropped"], strict=True)
+    ]
+    assert "refuted, kept" in two._repr_html_()
+
+
+def test_nobody_is_spared_who_did_not_learn_or_if_only_the_likeliest_is_wanted() -> None:
+    values, ones = score(0, 30, [0.0, 0.0]), torch.ones(30, dtype=torch.float64)
+    assert len(judge(members(2), values, ones, 1.0, least=2).dropped) == 1
+    values[3, 1] = -torch.inf
+    assert [m.k for m in judge(members(2), values, ones, 0.05, least=2).dropped] == [1]
+    with pytest.raises(ValueError, match="least is 0"):
+        judge(members(2), values, ones, 0.05, least=0)

@@ -12,6 +12,7 @@ from cbdl.bayes.tails import Tail
 from cbdl.credal import MixtureCredalSet, NormalCredalSet
 from cbdl.evaluate.real import log_density_loss as nll
 from cbdl.prediction import Predictive
+from cbdl.recipe import DRAWS
 
 SOURCE = np.random.default_rng(3)
 X = SOURCE.uniform(-2, 2, (150, 1))
@@ -131,7 +132,8 @@ def test_a_fit_finds_tails_from_rows_that_are_left_out(pair):
     y = torch.from_numpy(np.asarray(Y))[left.rows]
     torch.testing.assert_close(left.score, tails.log_density(y, *left.predictive.numbers))
     assert (left.score.mean(0) > plain.left_out().score.mean(0)).all()  # better on the rows that decided
-    assert own.predict_credal(X[:2]).loc.shape[-1] == 1 + plain.predict(X[:2], 32).loc.shape[-1]
+    draws = DRAWS["regression"]  # as many as are kept, where fewer are
+    assert own.predict_credal(X[:2]).loc.shape[-1] == 1 + plain.predict(X[:2], draws).loc.shape[-1]
 
 
 def test_an_outcome_that_is_far_off_costs_little(pair):

@@ -34,6 +34,7 @@ SUMMARY: dict[str, Any] = {
     "features": 7,
     "members": 3,
     "dropped": ["prior 0, likelihood 0"],
+    "spared": [],
     "classes": ["a", "b"],
     "failed": [],
     "rhat": 1.04,

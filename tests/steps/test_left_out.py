@@ -114,6 +114,21 @@ def test_members_that_folds_refute_are_not_trained_on_all_rows() -> None:
     assert made.left_out().score.shape == (60, 1)
 
 
+@pytest.mark.filterwarnings("ignore::cbdl.bayes.plausible.GridWarning")  # such priors
+def test_two_members_stay_of_a_regression_even_if_one_is_refuted() -> None:
+    X, y = rows(60)
+    absurd = priors.Normal(0, 1e-3)
+    settings = {"architectures": ((4,),), "noise": 0.3, "steps": 200, "random_state": 0, "verbose": False}
+    priors_of = {"priors": [absurd, priors.Normal(0, 2), priors.Normal(1, 1e-4)]}
+    own = cbdl.CredalRegressor(**settings, **priors_of).fit(X, y).model_
+    assert len(own.learned.members) == 2
+    assert own.plausibility is not None
+    assert len(own.plausibility.dropped) == len(own.plausibility.spared) == 1
+    assert (own.predict(X[:5]).uncertainty().epistemic > 0).all()
+    alone = cbdl.CredalRegressor(**settings, **priors_of, plausible=1.0).fit(X, y).model_
+    assert [m.k for m in alone.learned.members] == [1]
+
+
 def test_a_run_by_folds_that_is_stopped_goes_on(tmp_path: Path) -> None:
     """Stopped while all rows are learned: the folds are not learned again, and all is as if it had never stopped."""
     X, y = rows()

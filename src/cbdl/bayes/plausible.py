@@ -11,6 +11,9 @@ z = mean(d) / (sd(d) / sqrt(min(n, 500))),
 
 the relative likelihood of "it predicts as well as the best one", as so many rows would tell, and that of twenty fresh
 rows: for a member that fails rarely, but then badly, z is small because the error is large.
+
+A set of one member knows no ignorance. Where more are to stay at least, the next best stay with it, and it is told that
+the data refute them.
 """
 
 from __future__ import annotations
@@ -69,23 +72,36 @@ class Plausibility:
 
     @property
     def dropped(self) -> tuple[Member, ...]:
-        """The members that the data refute."""
+        """The members that fell."""
         return tuple(v.member for v in self.verdicts if not v.kept)
+
+    @property
+    def spared(self) -> tuple[Member, ...]:
+        """The members that stay although the data refute them: there would be too few."""
+        return tuple(v.member for v in self.verdicts if self._spared(v))
+
+    def _spared(self, v: Verdict) -> bool:
+        return v.kept and v.plausibility < self.alpha
 
     @property
     def summary(self) -> str:
         """Who fell, in a sentence."""
-        out = "; ".join(f"({m})" for m in self.dropped)
-        return f"refuted by the data (plausibility below {self.alpha:g}, {self.how}): {out or 'nobody'}"
+        out, spared = ("; ".join(f"({m})" for m in own) for own in (self.dropped, self.spared))
+        said = f"refuted by the data (plausibility below {self.alpha:g}, {self.how}): {out or 'nobody'}"
+        return (
+            f"{said}; refuted, but kept because one member alone knows no ignorance: {spared}"
+            if spared
+            else said
+        )
 
     def _repr_html_(self) -> str:
         rows = [
-            [str(v.member), v.score, v.behind, v.error, v.plausibility, "yes" if v.kept else "no"]
+            [str(v.member), v.score, v.behind, v.error, v.plausibility, self._fate(v) or "kept"]
             for v in self.verdicts
         ]
         return html_table(
             "Plausibility of the members",
-            ["member", "left-out score", "behind", "+-", "plausibility", "kept"],
+            ["member", "left-out score", "behind", "+-", "plausibility", "verdict"],
             rows,
             [self.summary, *([self.edge] if self.edge else [])],
         )
@@ -95,10 +111,13 @@ class Plausibility:
         lines = [f"members that the data do not refute (cut at {self.alpha:g}, {self.how}):", head]
         lines += [
             f"{v.member!s:<26}{v.score:>15.4f}{v.behind:>10.4f}{v.error:>8.4f}{v.plausibility:>11.3g}"
-            f"{'' if v.kept else '  dropped'}"
+            f"  {self._fate(v)}".rstrip()
             for v in self.verdicts
         ]
         return "\n".join([*lines, self.edge] if self.edge else lines)
+
+    def _fate(self, v: Verdict) -> str:
+        return "dropped" if not v.kept else "refuted, kept" if self._spared(v) else ""
 
 
 def judge(
@@ -108,15 +127,19 @@ def judge(
     alpha: float,
     how: str = "",
     scales: Sequence[float] | None = None,
+    least: int = 1,
 ) -> Plausibility:
     """The verdicts from log predictive densities of left-out rows (n, m), each of which counts `counts` (n,) times.
 
-    `scales` of the priors, where they are a grid of them: a plausible end of it is told.
+    `scales` of the priors, where they are a grid of them: a plausible end of it is told. `least`: so many members stay
+    whatever the data say, those that predict best, unless alpha is 1.
     """
     check_cut(alpha)
+    check_least(least)
     total = counts.sum()
     mean = (counts.unsqueeze(1) * score).sum(0) / total
-    best = int(mean.nan_to_num(-math.inf).argmax())
+    order = mean.nan_to_num(-math.inf).argsort(descending=True, stable=True)
+    best = int(order[0])
     away = score[:, best : best + 1] - score
     behind = mean[best] - mean
     variance = (counts.unsqueeze(1) * (away - behind).square()).sum(0) / (total - 1).clamp_min(1)
@@ -126,6 +149,8 @@ def judge(
     plausibility = torch.exp(-torch.maximum(0.5 * z.square(), FRESH * behind).nan_to_num(math.inf))
     kept = (plausibility >= alpha) if alpha > 0 else torch.ones_like(z, dtype=torch.bool)
     kept[best] = True
+    if alpha < 1:
+        kept[order[:least]] |= mean[order[:least]].isfinite()
     numbers = torch.stack([mean, behind, error, plausibility], 1).tolist()
     verdicts = (
         Verdict(m, own[0], own[1], own[2], own[3], bool(stays))
@@ -158,3 +183,9 @@ def check_cut(alpha: float) -> None:
         raise ValueError(
             f"plausible is {alpha}; give a share from 0 (every member stays) to 1 (only the likeliest)"
         )
+
+
+def check_least(least: int) -> None:
+    """A ValueError unless `least` is a number of members."""
+    if int(least) != least or least < 1:
+        raise ValueError(f"least is {least}; give how many members stay at least, 1 or more")

@@ -19,8 +19,8 @@ from .counts import count_cap, count_mixtures
 from .learned import Learned
 
 NEAR, LEAST = 1 << 24, 128
-"""Bytes of activations with which stacks of small layers are fastest, and rows of theirs at least: what a layer leaves is
-then still near when the next one reads it. 200 draws of four members with four layers took 93 us a row for 253."""
+"""Bytes of activations with which stacks of small layers are fastest, and rows of theirs at least: what a layer leaves
+is then still near when the next one reads it. 200 draws of four members with four layers took 93 us a row for 253."""
 _COUNTING = threading.Lock()
 """One thread at a time counts what a network puts out: its hooks belong to all threads."""
 

@@ -121,9 +121,12 @@ def scores(values: Mapping[str, Any]) -> None:
     _scored(values, "")
 
 
-def _dropped(members: Sequence[str]) -> str:
-    """Which members the data refuted."""
-    return f" ({len(members)} refuted by the data: {'; '.join(members)})" if members else ""
+def _refuted(dropped: Sequence[str], spared: Sequence[str]) -> str:
+    """Which members the data refuted, and which of them stay."""
+    said = [f"{len(dropped)} refuted by the data: {'; '.join(dropped)}"] if dropped else []
+    if spared:
+        said.append(f"refuted too, but kept, since one alone knows no ignorance: {'; '.join(spared)}")
+    return f" ({'; '.join(said)})" if said else ""
 
 
 def _ended(summary: Mapping[str, Any]) -> str:
@@ -141,7 +144,10 @@ def fit(summary: Mapping[str, Any], *, chosen: bool) -> None:
         ("model", summary["model"]),
         ("task", f"{summary['task']} of {summary['target']}{hint}"),
         ("trained on", f"{many(summary['rows'], 'row')}, {many(summary['features'], 'feature')}"),
-        ("members", many(summary["members"], "Bayesian network") + _dropped(summary["dropped"])),
+        (
+            "members",
+            many(summary["members"], "Bayesian network") + _refuted(summary["dropped"], summary["spared"]),
+        ),
         ("converged", _ended(summary)),
     ]
     if summary["classes"]:

@@ -71,7 +71,7 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
             device=self.device,
             dtype=recipe.DTYPE,
             verbose=self.verbose,
-        ).fit(X, y, sample_weight=weights, folds=folds)
+        ).fit(X, y, sample_weight=weights, folds=folds, least=recipe.LEAST[self._task])
         self.conformity_ = None if self.calibration is None else self._levels(model)
         model.method = method
         self.model_ = model

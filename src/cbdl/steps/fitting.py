@@ -58,7 +58,9 @@ class Fitting:
         parts = train(self.engine, todo, data, self.method, self.run, checkpoint_dir=self.checkpoint_dir)
         return Fitted(Learned.of(parts, data, self.run.seed), data)
 
-    def by_folds(self, todo: Sequence[Task], data: TrainingData, folds: int, alpha: float) -> Fitted:
+    def by_folds(
+        self, todo: Sequence[Task], data: TrainingData, folds: int, alpha: float, least: int
+    ) -> Fitted:
         """First without each fold, to see who is plausible (at an `alpha` of 0 all are); then those with all rows."""
         if not isinstance(data, Data):
             raise ValueError(f"folds is {folds}, but a stream has none: fit with arrays, or folds=0")
@@ -80,7 +82,7 @@ class Fitting:
             else:
                 left = by_folds(without, data, self.run.seed)
             if alpha > 0:
-                judgement = verdict(left, members, todo[0].priors, alpha, verbose=self.run.verbose)
+                judgement = verdict(left, members, todo[0].priors, alpha, least, verbose=self.run.verbose)
                 fallen = judgement.dropped
                 fewer = (task.only(m for m in task.members if m not in fallen) for task in todo)
                 todo = [task for task in fewer if task.members]
@@ -96,12 +98,18 @@ class Fitting:
 
 
 def verdict(
-    left: LeftOut, members: tuple[Member, ...], priors: Sequence[PriorLike], alpha: float, *, verbose: bool
+    left: LeftOut,
+    members: tuple[Member, ...],
+    priors: Sequence[PriorLike],
+    alpha: float,
+    least: int,
+    *,
+    verbose: bool,
 ) -> Plausibility:
     """Who is plausible, said to whoever reads along."""
     normals = [prior.scale for prior in priors if isinstance(prior, Normal)]
     scales = normals if len(normals) == len(priors) else None
-    judgement = judge(members, left.score, left.counts, alpha, left.how, scales)
+    judgement = judge(members, left.score, left.counts, alpha, left.how, scales, least)
     if judgement.edge:
         warnings.warn(judgement.edge, GridWarning, stacklevel=4)
     if verbose:

@@ -142,7 +142,8 @@ def _fit(path: Path, out: Path, settings: Settings, engine: Engine | None, verbo
         verbose=verbose,
     )
     with _once():
-        model.fit(table.X, table.labels, checkpoint_dir=run_folder(out), folds=count)
+        least = recipe.LEAST[table.target.task]
+        model.fit(table.X, table.labels, checkpoint_dir=run_folder(out), folds=count, least=least)
         state = _state(model)
     levels = _levels(model, settings)
     trained = Trained(model, table.target, table.meaning.columns, levels, table.imputed)
@@ -158,6 +159,7 @@ def _fit(path: Path, out: Path, settings: Settings, engine: Engine | None, verbo
         "features": table.rows.X.shape[1],
         "members": len(model.learned.members),
         "dropped": [str(m) for m in model.plausibility.dropped] if model.plausibility else [],
+        "spared": [str(m) for m in model.plausibility.spared] if model.plausibility else [],
         **state,
         "held_out": tests,
     }
