@@ -22,7 +22,7 @@ BELOW: dict[str, set[str]] = {
     "constructions": {"bayes", "credal", *GROUND},
     "data": {*GROUND},
     "prediction": {"bayes", "credal", *GROUND},
-    "steps": {"prediction", "engines", "bayes", "credal", *GROUND},
+    "steps": {"prediction", "evaluate", "engines", "bayes", "credal", *GROUND},
     "model": MODEL,
     "baselines": {"model", "bayes", "credal", *GROUND},
     "recipe": {"bayes", *GROUND},

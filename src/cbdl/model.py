@@ -29,13 +29,13 @@ from cbdl.bayes.tails import Tail
 from cbdl.bayes.train import Run
 from cbdl.credal import Array, CredalSet
 from cbdl.engines import Auto, Engine, Task, check_engine, tasks
-from cbdl.evaluate.conformal import Calibration, Conformity, calibrate, conformity
+from cbdl.evaluate.conformal import Calibration, Conformity, calibrate
 from cbdl.ground.labels import check_labels
 from cbdl.ground.shown import html_table
 from cbdl.prediction import DRAWS, Form, check_form, predict
 from cbdl.steps.border import Border
 from cbdl.steps.fitting import Fitted, Fitting, continued, verdict
-from cbdl.steps.left_out import FEW, FOLDS, How, LeftOut, by_weights, check_how
+from cbdl.steps.left_out import FEW, FOLDS, How, LeftOut, by_weights, check_how, levels
 from cbdl.steps.missing import MOST, Choice, Encoder, completions, hull, input_quantiles
 
 
@@ -409,11 +409,7 @@ class CBDL:
         check_form(predictive)
         left, data = self.left_out(how), self._data
         assert data is not None
-        y = data.held.y[left.rows.to(data.held.y.device)].cpu()
-        if self.likelihoods[0].space == "real":
-            y = y * data.targets.scale.cpu() + data.targets.loc.cpu()
-        sets = left.predictive.in_form(predictive).credal_set(self.learned.members, None)
-        return conformity(sets, y.numpy(), left.counts.numpy(), left.how)
+        return levels(left, self.learned, data.held, predictive)
 
     def save(self, path: str | Path, *, extra: Mapping[str, Any] | None = None) -> None:
         """Write the model as a folder, with `extra` (JSON) in its manifest; `cbdl.load` reads it back.

@@ -21,8 +21,10 @@ from cbdl.bayes.loo import TRUSTED, leave_one_out, scores
 from cbdl.bayes.rows import Data
 from cbdl.bayes.sharpness import by_chains, fit
 from cbdl.bayes.tails import Tail
-from cbdl.credal import MixtureCredalSet
-from cbdl.prediction import Predictive, forgotten, predict
+from cbdl.credal import MixtureCredalSet, NormalCredalSet
+from cbdl.evaluate.carried import carried
+from cbdl.evaluate.conformal import Conformity, conformity
+from cbdl.prediction import Form, Predictive, forgotten, predict
 
 How = Literal["auto", "weights", "folds"]
 ROWS = 2048
@@ -33,6 +35,8 @@ FEW = 2048
 training again is cheap there. Tables always are: weights find networks that have learned the noise far too good."""
 DRAWS = 64
 """Draws of every member behind the prediction of a left-out row."""
+COMPARED = 256
+"""At most so many rows tell how regions of the whole model differ from those that set the level."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +170,22 @@ def contaminated_by_folds(parts: Sequence[Part], data: Data, seed: int, members:
     predictive = left.predictive.with_tails(members, known)
     score = tails.log_density(y, *predictive.numbers)
     return replace(left, score=score, predictive=predictive, tails=known)
+
+
+def levels(left: LeftOut, learned: Learned, data: Data, form: Form) -> Conformity:
+    """The levels that regions of the members `learned` need to hold outcomes that they have not seen."""
+    places = left.rows.to(data.y.device)
+    y = data.y[places].cpu()
+    if learned.space == "real":
+        y = y * data.targets.scale.cpu() + data.targets.loc.cpu()
+    sets = left.predictive.in_form(form).credal_set(learned.members, None)
+    needed = conformity(sets, y.numpy(), left.counts.numpy(), left.how)
+    if left.way == "weights" or not isinstance(sets, MixtureCredalSet | NormalCredalSet):
+        return needed
+    some = slice(None, None, -(-len(places) // COMPARED))
+    numbers = predict(learned, data.x[places[some]], DRAWS, form, floor=False)
+    whole = numbers.credal_set(learned.members, None)
+    return carried(needed, sets[some], whole, left.counts[some].numpy())
 
 
 def _without(part: Part, fold: int) -> Part:

@@ -90,6 +90,18 @@ def test_seconds_are_of_small_tables_and_the_race_is_a_ratio():
     assert value(reached, "fit of 50,000").value == 200
 
 
+def test_monte_carlo_noise_may_be_small_or_a_small_share():
+    def floors(*pairs):
+        return {credal.NAME: {i: {"floor": own, "epistemic": whole} for i, (own, whole) in enumerate(pairs)}}
+
+    energy, glass = runs("energy", floors((0.02, 0.1))), runs("glass", floors((0.05, 0.6), (0.05, 0.5)))
+    concrete, unknown = runs("concrete", floors((0.03, 0.2))), runs("pima", {credal.NAME: {0: {"nll": 1.0}}})
+    goal = value(goals([energy, glass, concrete, unknown], None), "tables with a floor")
+    assert goal.low == 3
+    assert goal.value == 2
+    assert not goal.reached
+
+
 def test_the_network_of_scikit_learn_must_be_beaten_on_every_table():
     rows = {credal.NAME: {0: {"rmse": 1.0, "nll": 3.0}}, peers.MLP: {0: {"rmse": 2.0, "nll": 2.0}}}
     classes = {

@@ -102,6 +102,9 @@ def _unsure(estimator: Any, task: Task) -> Numbers:
     clean = estimator.predict_credal(task.clean)
     foreign = {name: estimator.predict_credal(X) for name, X in task.foreign().items()}
     numbers = scores.detected(_epistemic(clean), {name: _epistemic(own) for name, own in foreign.items()})
+    floor = np.asarray(clean.floor, dtype=float)
+    if np.isfinite(floor).all():  # a moment's run has too few draws to tell
+        numbers["floor"] = float(floor.mean())
     doubt = scores.detected(_doubt(clean), {name: _doubt(own) for name, own in foreign.items()}, values=False)
     return numbers | {f"doubt_{name}": value for name, value in doubt.items()}
 

@@ -17,6 +17,8 @@ COVERED = 0.945
 """Mean coverage that a method's sets must have to be compared by their size."""
 VACUOUS = 0.5
 """The share of sets that may hold every class: what "not vacuous" is taken to mean."""
+FLOOR, SHARE = 0.02, 0.1
+"""Nats of epistemic uncertainty, and the share of it, that may be Monte Carlo noise."""
 SMALL = 1000
 """Training rows of a small table."""
 
@@ -29,6 +31,7 @@ def goals(runs: Sequence[Runs], sine: Rows | None) -> list[Goal]:
         *_intervals([own for own in runs if own.kind == "real" and not own.source.alone]),
         *_sets([own for own in runs if own.kind == "classes"]),
         *_examples(tables, sine),
+        _noise(runs),
         *_seconds(tables),
         *_against_mlp([own for own in runs if not own.source.alone]),
     ]
@@ -120,6 +123,15 @@ def _examples(tables: dict[str, Runs], sine: Rows | None) -> list[Goal]:
             _own(tables, "digits", "auroc_scrambled"),
         ),
     ]
+
+
+def _noise(runs: Sequence[Runs]) -> Goal:
+    """How often the default number of draws is enough."""
+    own = [one.mean(credal.NAME) for one in runs]
+    pairs = [(numbers["floor"], numbers["epistemic"]) for numbers in own if "floor" in numbers]
+    enough = float(sum(floor <= max(FLOOR, SHARE * whole) for floor, whole in pairs)) if pairs else None
+    what = f"tables with a floor of at most {FLOOR:g} nats or {SHARE:.0%} of the ignorance, of {len(pairs)}"
+    return Goal(what, float(len(pairs)), None, enough)
 
 
 def _seconds(tables: dict[str, Runs]) -> list[Goal]:

@@ -206,7 +206,7 @@ def of_foreign(runs: Sequence[Runs]) -> Part:
         own = one.mean(credal.NAME)
         if "epistemic" not in own:
             continue
-        nats = [own[name] for name in ("epistemic", "epistemic_shifted", "epistemic_scrambled")]
+        nats = [own.get(name) for name in ("epistemic", "floor", "epistemic_shifted", "epistemic_scrambled")]
         columns = {
             credal.NAME: (credal.NAME, "auroc"),
             "doubt": (credal.NAME, "doubt_auroc"),
@@ -227,10 +227,10 @@ def of_foreign(runs: Sequence[Runs]) -> Part:
             "Shifted: one feature of every test row moved three standard deviations away from the mean. Scrambled: "
             "every column of the test rows in an order of its own (digits: the pixels of every image)."
         ),
-        header=("table", "clean", "shifted", "scrambled", "AUROC", "doubt's", "ensemble's", "bde's"),
+        header=("table", "clean", "floor", "shifted", "scrambled", "AUROC", "doubt's", "ensemble's", "bde's"),
         rows=tuple(rows),
         lessons=(
-            "Nats, means over test rows; AUROC: shifted / scrambled against clean, of the credal set's epistemic "
+            "Nats, means over test rows; floor: what Monte Carlo noise alone would show on the clean ones; AUROC: shifted / scrambled against clean, of the credal set's epistemic "
             "uncertainty, of the largest doubt of a member about its parameters (`decomposition()`), and of the spread "
             "of the networks of a deep ensemble and of bde.",
         ),
