@@ -146,6 +146,8 @@ def descriptions(
     unit = learned.targets
     for s, members, some, rows, out, noise in outputs(learned, x, draws, max_memory):
         likelihood = learned.parts[s].cohort.likelihood
+        if learned.space == "real":  # units may be finer than networks, and far from zero
+            out, noise = out.double(), noise.double()
         numbers = likelihood.describe(out, noise, unit.loc, unit.scale)
         yield members, some, rows, {**numbers, "entropy": likelihood.entropy(numbers)}
 
@@ -157,13 +159,13 @@ def outputs(
     (members, draws, Q)) block by block."""
     limit = memory.limit(max_memory)
     for s, part in learned.parts.items():
-        cohort, posterior = part.cohort, part.posterior
+        cohort, posterior = part.cohort.answering(x, x.shape[0] * draws), part.posterior
         size = x.element_size() if x.is_floating_point() else 4
         per_draw = cohort.size * size * cohort.layout.size
         per_row = cohort.size * size * activations(cohort.forward.network, x[:1])
         count = max(1, min(draws, limit // 4 // per_draw))
         rows = max(1, limit // 2 // (per_row * count))
-        if cohort.forward.way == "wide":
+        if cohort.forward.stack is not None:
             rows = min(rows, max(LEAST, NEAR // (per_row * count)))
         for a in range(0, draws, count):
             some = min(count, draws - a)
