@@ -95,7 +95,7 @@ class Forward:
         return self._stack if self.way in ("wide", "passes") else None
 
     def answering(self, x: Tensor, theta: Tensor, work: int) -> Forward:
-        """The same networks as they answer about so many rows times networks; rows and parameters are like x and theta."""
+        """The same networks as they answer a question of so many rows times networks, which are like x and theta."""
         stack = self.stack
         if stack is None or x.dtype != theta.dtype or not passes.worth(stack.steps, self.layout, theta, work):
             return self
