@@ -70,6 +70,31 @@ def test_exponentials_and_logarithms_are_good_to_few_units(name, low, high):
     assert (np.abs(ours - exact) <= (3 if name == "exp" else 2) * unit).all()
 
 
+@pytest.mark.parametrize("step", [0.37, 0.1848, 0.03])
+@pytest.mark.parametrize("seed", range(3))
+def test_densities_on_even_nodes_are_off_by_no_more_than_is_said(step, seed):
+    """Narrow components and wide ones, whose runs begin anew many times, and one that is not there."""
+    from cbdl.credal.line.compiled import lanes
+
+    rng = np.random.default_rng(seed)
+    loc, scale = rng.normal(3, 2, 40), 10 ** rng.uniform(0, 1.5, 40) * 0.1
+    weight = rng.dirichlet(np.ones(40))
+    scale[0], weight[1], loc[1] = 0.1, 0.0, 1e9
+    there = weight > 0
+    low, high = ((loc + sign * 8.5 * scale)[there] for sign in (-1, 1))
+    low, unit = low.min(), scale[there].min()
+    size = int(((high.max() - low) / (step * unit)) // 16 + 1) * 16
+    p = np.full(size + 1, np.nan)
+    lanes.mixture(p, loc, scale, weight, low, unit, step, np.uint64(size), np.empty((lanes.PARTS, 40)))
+    assert np.isnan(p[-1])  # nothing is written beyond
+    y = np.longdouble(low) + np.arange(size) * (np.longdouble(step) * np.longdouble(unit))
+    z = (y[:, None] - loc[there]) / scale[there].astype(np.longdouble)
+    exact = (weight[there] / scale[there] * np.exp(-0.5 * z * z)).sum(1) / np.sqrt(2 * np.longdouble(np.pi))
+    # components end where they are below rounding of their own: exp(-8.6^2 / 2) < eps / 2
+    least = 1e-16 * unit * (weight[there] / scale[there]).sum()
+    assert (np.abs(p[:-1] - unit * exact) <= lanes.SLIP * unit * exact + least).all()
+
+
 def test_entropies_are_those_of_scipy(by_loops):
     sets = some_sets(1, B=6)
     value, error = entropies(sets)
