@@ -9,14 +9,16 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from scipy import integrate, optimize, stats
+from scipy import integrate, optimize, special, stats
 from test_line_single import density, shapes
 
 from cbdl.credal.line import compiled
 from cbdl.credal.line.entropy import entropies, entropies_and_upper
 from cbdl.credal.line.even import OVER, nodes
 from cbdl.credal.line.hdr import hdr_at
+from cbdl.credal.line.intervals import Intervals
 from cbdl.credal.line.mixture import Extremes, Mixtures, mixtures
+from cbdl.credal.line.regions import region_probabilities
 from cbdl.ground import compiling
 
 pytest.importorskip("numba")
@@ -68,6 +70,15 @@ def test_exponentials_and_logarithms_are_good_to_few_units(name, low, high):
     ours = np.array([getattr(numbers, name)(each) for each in x])
     unit = np.spacing(np.maximum(np.abs(exact.astype(float)), np.finfo(float).tiny))
     assert (np.abs(ours - exact) <= (3 if name == "exp" else 2) * unit).all()
+
+
+def test_the_ratio_of_tail_and_density_is_good_to_few_units():
+    from cbdl.credal.line.compiled.numbers import mills
+
+    x = np.concatenate([np.linspace(0, 12, 5001), np.geomspace(12, 1e8, 500)])
+    exact = 0.5 * special.erfcx(x * math.sqrt(0.5))
+    ours = np.array([mills(each) for each in x])
+    assert (np.abs(ours - exact) <= 10 * np.spacing(exact)).all()  # three are ours, the rest is scipy's
 
 
 @pytest.mark.parametrize("step", [0.37, 0.1848, 0.03])
@@ -234,6 +245,42 @@ def test_no_crossing_is_missed_or_made_up_as_the_level_passes_modes_and_dips(see
     expected = (above[:, 1:] != above[:, :-1]).sum(-1)
     assert len(np.unique(expected[sure])) > 1
     assert np.array_equal(count[sure], expected[sure])
+
+
+def test_masses_of_intervals_are_those_of_scipy_or_left_alone():
+    """Far out as well, with both ends on one side of a component; of half-lines and short pieces nothing is said."""
+    sets, rng = some_sets(5), np.random.default_rng(5)
+    owner = torch.arange(len(sets)).repeat_interleave(5)
+    a = rng.normal(0, 6, len(owner))
+    b = a + 10 ** rng.uniform(-0.5, 1, len(owner))
+    a[::10], b[5::10] = -math.inf, math.inf
+    zero = torch.zeros(len(owner), dtype=f64)
+    ends = (torch.tensor(a), zero), (torch.tensor(b), zero)
+    ours = compiled.interval_masses(sets, owner, *ends).numpy()
+    known = ~np.isnan(ours)
+    assert not known[np.isinf(a) | np.isinf(b)].any()
+    assert known.mean() > 0.3
+    for r in range(len(owner)):
+        loc, scale, weights = (t[owner[r], :, 1:].numpy() for t in (sets.loc, sets.scale, sets.weights))
+        u, v = (a[r] - loc) / scale, (b[r] - loc) / scale
+        short = (v - u) * (1 + np.abs(u)) < 0.1
+        u, v = np.where(u > 0, -v, u), np.where(u > 0, -u, v)
+        exact = (weights * (stats.norm.cdf(v) - stats.norm.cdf(u))).sum(-1)
+        assert np.array_equal(known[r], ~short.any(-1) & np.isfinite(a[r]) & np.isfinite(b[r]))
+        # the rounding of z^2 / 2, up to 700, and what cancels at most: a tenth is left
+        assert np.allclose(ours[r][known[r]], exact[known[r]], rtol=1e-12, atol=1e-15)
+
+
+def test_probabilities_of_events_are_those_of_tensor_operations(monkeypatch):
+    sets = some_sets(6)
+    high = torch.tensor([[-math.inf, -1.0], [0.0, 1e-3], [2.0, 5.0], [7.0, math.inf]], dtype=f64)
+    event = Intervals(high.expand(len(sets), -1, -1), torch.zeros(len(sets), 4, 2, dtype=f64))
+    answers = []
+    for many in (0, sys.maxsize):
+        monkeypatch.setattr(compiled, "MANY", many)
+        monkeypatch.setattr(compiled, "LEAST", 0)
+        answers.append(region_probabilities(sets, event))
+    assert torch.allclose(*answers, rtol=1e-12, atol=0)
 
 
 def test_what_loops_cannot_see_they_leave_alone():

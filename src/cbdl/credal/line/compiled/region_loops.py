@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from cbdl.credal.line.compiled.numbers import TINY, Doubles, U, exp, log
+from cbdl.credal.line.compiled.numbers import TINY, Doubles, U
+from cbdl.credal.line.compiled.sum_loops import LANES, PARTS, derivatives, laid_out, on_nodes, outside_of
 from cbdl.ground.compiling import FORMULAS, SUMS, compiled
 
 LEAST, MOST = math.log(1e-3), math.log(0.5)
@@ -40,31 +41,6 @@ ROUNDS, TRIES, SETTLED = 6, 3, 3e-5
 an end is known to full precision."""
 SURE, SMALLEST = 1e-11, 2.0**-18
 """What log p and its slope may be off by, and more; the share of a cell down to which it is halved."""
-ROOT = math.sqrt(0.5)
-
-
-@compiled(SUMS)
-def add_component(
-    y: Doubles, first: Any, each: Any, height: Any, p: Doubles, slope: Doubles, bend: Doubles, n: Any
-) -> None:
-    """Add a component to p, p' and p'' at n nodes: z = first + each y."""
-    for i in range(n):
-        z = first + each * y[i]
-        square = z * z
-        t = height * exp(-0.5 * square if square < 1400.0 else -700.0)
-        p[i] += t
-        slope[i] -= t * z * each
-        bend[i] += t * (square - 1.0) * each * each
-
-
-@compiled(FORMULAS)
-def relative(p: Doubles, f: Doubles, slope: Doubles, bend: Doubles, n: Any) -> None:
-    """log p, p'/p and p''/p."""
-    for i in range(n):
-        p[i] = p[i] if p[i] > TINY else TINY
-        f[i] = log(p[i])
-        slope[i] /= p[i]
-        bend[i] /= p[i]
 
 
 @compiled(FORMULAS)
@@ -211,52 +187,19 @@ def sketch(grid: Doubles, n: int, log_alpha: float, ends: Doubles) -> int:
 
 
 @compiled(FORMULAS)
-def outside_of(z: Doubles, count: int) -> Any:
-    """The mass of a standard Normal outside of intervals, from their ends z, to all digits."""
-    total = 0.5 * (math.erfc(-ROOT * z[0]) + math.erfc(ROOT * z[count - 1]))
-    for j in range(1, count - 1, 2):
-        a, b = z[j], z[j + 1]
-        if a > 0.0:
-            a, b = -b, -a
-        total += 0.5 * (math.erfc(-ROOT * b) - math.erfc(-ROOT * a))
-    return total
-
-
-@compiled(FORMULAS)
 def polished(
-    start: Any,
-    unit: Any,
-    loc: Doubles,
-    scale: Doubles,
-    weight: Doubles,
-    log_alpha: float,
-    ends: Doubles,
-    score: Doubles,
-    count: int,
-    work: Doubles,
+    unit: Any, parts: Doubles, log_alpha: float, ends: Doubles, score: Doubles, count: int, work: Doubles
 ) -> float:
     """The level of the region whose ends are moved to full precision, with p'/p there; nan if that does not come out.
 
-    The ends are `start` + `ends`; `work` (5, ENDS) is memory.
+    The ends are from the start of `parts`; `work` (4, ENDS) is memory.
     """
-    z, f, bend, p, move = work[0], work[1], work[2], work[3], work[4]
+    f, bend, p, move = work[0], work[1], work[2], work[3]
+    away, inverse, height, weight, K = parts[0], parts[1], parts[2], parts[3], U(parts.shape[1])
     for _ in range(ROUNDS):
-        outside = 0.0
+        outside, level = outside_of(ends, count, away, inverse, weight, K), 0.0
         for j in range(count):
-            p[j], score[j], bend[j] = 0.0, 0.0, 0.0
-        for k in range(len(loc)):
-            if weight[k] > 0.0:
-                each = 1.0 / scale[k]
-                height = weight[k] * each / math.sqrt(2 * math.pi)
-                for j in range(count):
-                    z[j] = ((start - loc[k]) + ends[j]) * each
-                    t = height * math.exp(-0.5 * z[j] * z[j])
-                    p[j] += t
-                    score[j] -= t * z[j] * each
-                    bend[j] += t * (z[j] * z[j] - 1.0) * each * each
-                outside += weight[k] * outside_of(z, count)
-        level = 0.0
-        for j in range(count):
+            p[j], score[j], bend[j] = derivatives(ends[j], away, inverse, height, K)
             if not p[j] > TINY:
                 return math.nan
             f[j] = math.log(p[j])
@@ -346,9 +289,19 @@ def proved(
 
 @compiled(FORMULAS)
 def nodes(
-    grid: Doubles, begin: Any, end: Any, unit: Any, loc: Doubles, scale: Doubles, weight: Doubles
+    grid: Doubles,
+    begin: Any,
+    end: Any,
+    unit: Any,
+    loc: Doubles,
+    scale: Doubles,
+    weight: Doubles,
+    parts: Doubles,
 ) -> Any:
-    """The nodes for a mixture with locations from `begin` to `end`, and its values there; how many, or 0: too many."""
+    """The nodes for a mixture with locations from `begin` to `end`, and its values there; how many, or 0: too many.
+
+    `parts` are its components, laid out from `begin`.
+    """
     left, right = 0.0, 0.0
     for k in range(len(loc)):
         if weight[k] > 0.0:
@@ -359,7 +312,7 @@ def nodes(
         return 0
     inner = math.ceil(length / CELL)
     n = inner + 1 + 2 * SIDE
-    y, f, slope, bend, p = grid[0], grid[1], grid[2], grid[3], grid[4]
+    y = grid[0]
     for i in range(SIDE):
         t = (SIDE - i) / SIDE
         even = CELL * SIDE * t
@@ -367,14 +320,7 @@ def nodes(
         y[n - 1 - i] = length + (even + (right - CELL * SIDE) * t**4 if right > CELL * SIDE else right * t)
     for i in range(inner + 1):
         y[SIDE + i] = length * i / inner if inner > 0 else 0.0
-    for i in range(n):
-        p[i], slope[i], bend[i] = 0.0, 0.0, 0.0
-    for k in range(len(loc)):
-        if weight[k] > 0.0:
-            each = unit / scale[k]
-            height = weight[k] * each / math.sqrt(2 * math.pi)
-            add_component(y, (begin - loc[k]) / scale[k], each, height, p, slope, bend, U(n))
-    relative(p, f, slope, bend, U(n))
+    on_nodes(grid, n, unit, parts)
     return n
 
 
@@ -417,7 +363,8 @@ def regions(
     """
     most = low.shape[1]
     grid, fine = np.empty((7, NODES)), np.empty((7, NODES))
-    work, ends = np.empty((5, most)), np.empty(most)
+    work, ends = np.empty((4, most)), np.empty(most)
+    parts = np.empty((PARTS, -(-loc.shape[1] // LANES) * LANES))
     for b in range(first, last):
         level[b], count[b], start[b] = math.nan, 0, math.nan
         if not LEAST <= log_alpha[b] <= MOST:
@@ -427,7 +374,8 @@ def regions(
             if weight[b, k] > 0.0:
                 begin, end = min(begin, loc[b, k]), max(end, loc[b, k])
                 unit = min(unit, scale[b, k])
-        n = nodes(grid, begin, end, unit, loc[b], scale[b], weight[b])
+        laid_out(begin, loc[b], scale[b], weight[b], parts)
+        n = nodes(grid, begin, end, unit, loc[b], scale[b], weight[b], parts)
         for turn in range(2 if n > 0 else 0):
             if turn == 0:
                 own = sketch(grid, n, log_alpha[b], ends)
@@ -438,7 +386,7 @@ def regions(
                 continue
             for j in range(own):
                 low[b, j] = ends[j] * unit
-            u = polished(begin, unit, loc[b], scale[b], weight[b], log_alpha[b], low[b], score[b], own, work)
+            u = polished(unit, parts, log_alpha[b], low[b], score[b], own, work)
             if math.isnan(u):
                 continue
             for j in range(own):
