@@ -17,6 +17,8 @@ from cbdl.credal.line.entropy import entropies, entropies_and_upper
 from cbdl.credal.line.even import OVER, nodes
 from cbdl.credal.line.hdr import hdr_at
 from cbdl.credal.line.intervals import Intervals
+from cbdl.credal.line.mesh import density as on_mesh
+from cbdl.credal.line.mesh import quadrature
 from cbdl.credal.line.mixture import Extremes, Mixtures, mixtures
 from cbdl.credal.line.regions import region_probabilities
 from cbdl.ground import compiling
@@ -281,6 +283,32 @@ def test_probabilities_of_events_are_those_of_tensor_operations(monkeypatch):
         monkeypatch.setattr(compiled, "LEAST", 0)
         answers.append(region_probabilities(sets, event))
     assert torch.allclose(*answers, rtol=1e-12, atol=0)
+
+
+def test_densities_on_meshes_are_those_of_tensor_operations():
+    """Of far and narrow components, whose nodes are differences of large numbers, and of padded meshes."""
+    sets = some_sets(7, B=12, M=6)
+    sets.loc[::2, :, 1], sets.scale[::2, :, 1] = 1e6, 1e-8
+    sets.loc[1::4, :, 2] = -1e4
+    mesh = quadrature(sets.loc.flatten(1), sets.scale.flatten(1), sets.weights.flatten(1) > 0)
+    exact = on_mesh(mesh, sets.loc, sets.scale, sets.weights)
+    ours = compiled.densities(mesh, sets.loc, sets.scale, sets.weights)
+    # exp(-700) stands for all that is less; exponents are rounded in units of 700 eps
+    assert torch.allclose(ours, exact, rtol=1e-12, atol=1e-280)
+
+
+def test_entropies_of_sets_that_reach_far_are_those_of_tensor_operations(monkeypatch):
+    sets = some_sets(8, B=12)
+    sets.loc[:, 0, 1] = 1e7
+    answers = []
+    for many in (0, sys.maxsize):
+        monkeypatch.setattr(compiled, "MANY", many)
+        monkeypatch.setattr(compiled, "LEAST", 0)
+        answers.append(entropies_and_upper(sets))
+    (value, _, best), (other, _, known) = answers
+    assert torch.allclose(value, other, rtol=0, atol=1e-12)
+    assert ((best.value - known.value).abs() <= best.gap + known.gap + 1e-12).all()
+    assert (best.gap <= 1e-9).all()
 
 
 def test_what_loops_cannot_see_they_leave_alone():

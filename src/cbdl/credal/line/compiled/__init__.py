@@ -14,6 +14,7 @@ from torch import Tensor
 
 from cbdl.credal.line.even import STEP, reach
 from cbdl.credal.line.levels import Crossings
+from cbdl.credal.line.mesh import POINTS, Mesh
 from cbdl.credal.line.mixture import Extremes, Mixtures
 from cbdl.ground import compiling
 from cbdl.ground.compiling import spread
@@ -26,9 +27,12 @@ ENDS = 16
 """Ends of a region at most."""
 
 
-def worth(components: Tensor, *, counts: bool = True) -> bool:
-    """Whether loops are to be used for so many components; `counts`: they are work for which loops may be loaded."""
-    many = components.device.type == "cpu" and components.numel() >= MANY
+def worth(components: Tensor, *, nodes: int = 1, counts: bool = True) -> bool:
+    """Whether loops are to be used for so many components; `counts`: they are work for which loops may be loaded.
+
+    `nodes`: how many times as many as usual each of them is evaluated.
+    """
+    many = components.device.type == "cpu" and components.numel() * nodes >= MANY
     work = components.numel() if counts else 0
     return many and compiling.worth(f"{__name__}.region_loops", work, LEAST)
 
@@ -79,3 +83,13 @@ def interval_masses(sets: Extremes, owner: Tensor, start: Ends, end: Ends) -> Te
     given = [t.contiguous().numpy() for t in (sets.loc, sets.scale, sets.weights, owner, *places)]
     spread(lambda first, last: loops.masses(first, last, *given, mass.numpy()), len(owner))
     return mass
+
+
+def densities(mesh: Mesh, loc: Tensor, scale: Tensor, weights: Tensor) -> Tensor:
+    """(B, m, N): the densities of m mixtures (B, m, M) at the nodes of meshes, as `mesh.density`."""
+    from cbdl.credal.line.compiled import sum_loops as loops
+
+    p = loc.new_empty(*loc.shape[:2], mesh.anchor.shape[1])
+    given = [t.contiguous().numpy() for t in (mesh.anchor, mesh.offset, loc, scale, weights)]
+    spread(lambda first, last: loops.on_meshes(first, last, POINTS, *given, p.numpy()), len(loc))
+    return p

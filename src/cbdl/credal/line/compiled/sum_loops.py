@@ -1,4 +1,5 @@
-"""Loops that numba compiles: sums over all components of a mixture, at nodes, at ends of regions and in intervals.
+"""Loops that numba compiles: sums over all components of a mixture, at nodes, at ends of regions, in intervals and on
+meshes.
 
 Components are the lanes of vectors: their numbers are laid out side by side once, filled up with components of no
 weight to whole vectors, and every place that is asked for is one pass over them.
@@ -146,3 +147,58 @@ def masses(
             laid_out(here, loc[b, j], scale[b, j], weights[b, j], parts)
             if not narrow(high - low, low, parts[0], parts[1], parts[3], U(K)):
                 mass[r, j] = mass_between(low, high, parts[0], parts[1], parts[3], U(K))
+
+
+@compiled(FORMULAS)
+def in_reach(
+    anchor: Doubles, offset: Doubles, loc: Any, inverse: Any, points: Any, panels: Any
+) -> tuple[Any, Any]:
+    """The nodes from the first panel that a component reaches to the last one: from where and to where."""
+    first, last, reach = panels, U(0), math.sqrt(FAR)
+    for s in range(panels):
+        left, right = s * points, (s + U(1)) * points - U(1)
+        a = ((anchor[left] - loc) + offset[left]) * inverse
+        b = ((anchor[right] - loc) + offset[right]) * inverse
+        if (a < reach or b < reach) and (a > -reach or b > -reach):
+            first, last = min(first, s), s + U(1)
+    return first * points, last * points
+
+
+@compiled(SUMS)
+def add_component(
+    p: Doubles, anchor: Doubles, offset: Doubles, loc: Any, inverse: Any, height: Any, begin: Any, end: Any
+) -> None:
+    """p_n += height exp(-z_n^2 / 2) at the nodes from `begin` to `end`."""
+    for n in range(begin, end):
+        z = ((anchor[n] - loc) + offset[n]) * inverse
+        square = z * z
+        p[n] += height * exp(-0.5 * square if square < FAR else -0.5 * FAR)
+
+
+@compiled(FORMULAS)
+def on_meshes(
+    first: int,
+    last: int,
+    points: int,
+    anchor: Doubles,
+    offset: Doubles,
+    loc: Doubles,
+    scale: Doubles,
+    weights: Doubles,
+    p: Doubles,
+) -> None:
+    """p (B, m, N) becomes the densities of the extremes of the sets `first` to `last` at nodes anchor + offset (B, N).
+
+    Nodes are those of panels of so many points, in order within each.
+    """
+    panels = U(anchor.shape[1] // points)
+    for b in range(first, last):
+        for j in range(loc.shape[1]):
+            for n in range(anchor.shape[1]):
+                p[b, j, n] = 0.0
+            for k in range(loc.shape[2]):
+                if weights[b, j, k] > 0.0:
+                    mu, inverse = loc[b, j, k], 1.0 / scale[b, j, k]
+                    height = weights[b, j, k] * inverse / math.sqrt(2 * math.pi)
+                    begin, end = in_reach(anchor[b], offset[b], mu, inverse, U(points), panels)
+                    add_component(p[b, j], anchor[b], offset[b], mu, inverse, height, begin, end)
