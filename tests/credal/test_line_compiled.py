@@ -153,6 +153,31 @@ def test_the_error_of_a_coarse_grid_is_told():
         assert least < abs(float(value - truth)) <= float(error)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_nodes_without_exponentials_are_those_with_them(seed):
+    """Over as long a way as they are used for, with distances that double on both sides."""
+    from cbdl.credal.line.compiled import region_loops, sum_loops
+
+    rng = np.random.default_rng(seed)
+    unit = 10.0 ** rng.uniform(-3, 3)
+    loc, scale = rng.uniform(-15, 15, 30) * unit, 10 ** rng.uniform(0, 1.2, 30) * unit
+    weight = rng.dirichlet(np.ones(30))
+    scale[0] = unit
+    parts, runs = np.empty((sum_loops.PARTS, 32)), np.empty((3, 32))
+    sum_loops.laid_out(loc.min(), loc, scale, weight, parts)
+    grid = np.full((7, region_loops.NODES), np.nan)
+    n = region_loops.nodes(grid, loc.min(), loc.max(), unit, loc, scale, weight, parts, runs)
+    places = np.diff(grid[0, :n])
+    assert places[0] == pytest.approx(places[-1])
+    assert places[0] > 1.9 * places[n // 2]  # some were doubled
+    assert grid[0, 0] <= (loc - region_loops.REACH * scale).min() / unit - loc.min() / unit
+    exact = grid.copy()
+    sum_loops.on_nodes(exact, n, unit, parts)
+    for row in (1, 2, 3):
+        assert np.abs(grid[row, :n] - exact[row, :n]).max() < region_loops.SURE / 5
+    assert np.allclose(grid[4, :n], exact[4, :n], rtol=1e-11, atol=0)
+
+
 @pytest.mark.parametrize("alpha", [1e-3, 0.05, 0.2, 0.5])
 def test_regions_are_those_of_a_fine_grid(alpha):
     (loc, scale, weights), mix = given_mixtures(1)

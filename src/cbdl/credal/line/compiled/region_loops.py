@@ -21,7 +21,15 @@ from typing import Any
 import numpy as np
 
 from cbdl.credal.line.compiled.numbers import TINY, Doubles, U
-from cbdl.credal.line.compiled.sum_loops import LANES, PARTS, derivatives, laid_out, on_nodes, outside_of
+from cbdl.credal.line.compiled.sum_loops import (
+    LANES,
+    PARTS,
+    derivatives,
+    laid_out,
+    on_nodes,
+    outside_of,
+    walked,
+)
 from cbdl.ground.compiling import FORMULAS, SUMS, compiled
 
 LEAST, MOST = math.log(1e-3), math.log(0.5)
@@ -30,6 +38,9 @@ CELL = 0.6
 """Width of a cell between locations, in least scales."""
 NODES, SIDE, REACH = 512, 14, 4.5
 """Nodes at most; cells on either side, up to so many scales from a location, the first about as wide as others."""
+DOUBLINGS, STRAIGHT = 6, 30.0
+"""Of the distance of nodes on a side, at most; length in least scales up to which all densities are followed from one
+end: none is below rounding of the least number there."""
 HALVINGS, DEPTH, SKETCHES, PARABOLAS = 10, 15.0, 24, 3
 """Halvings of the levels in question, from the highest down; steps on polynomials, and to a crossing on them."""
 CLOSE = 1e-6
@@ -39,7 +50,7 @@ TURNS = 40
 ROUNDS, TRIES, SETTLED = 6, 3, 3e-5
 """Steps on the mixture; on parabolas for each; and the share of its natural length that the last one may have: after it
 an end is known to full precision."""
-SURE, SMALLEST = 1e-11, 2.0**-18
+SURE, SMALLEST = 1e-10, 2.0**-18
 """What log p and its slope may be off by, and more; the share of a cell down to which it is halved."""
 
 
@@ -288,6 +299,17 @@ def proved(
 
 
 @compiled(FORMULAS)
+def doublings(far: Any) -> int:
+    """How often the distance of the nodes on a side has to double, from 1 on, for them to come so far."""
+    wide, reach = 0, float(SIDE)
+    while reach < far and wide <= DOUBLINGS:
+        wide, reach = wide + 1, 0.0
+        for i in range(SIDE):
+            reach += 2.0 ** (i * (wide + 1) // SIDE)
+    return wide
+
+
+@compiled(FORMULAS)
 def nodes(
     grid: Doubles,
     begin: Any,
@@ -297,10 +319,12 @@ def nodes(
     scale: Doubles,
     weight: Doubles,
     parts: Doubles,
+    runs: Doubles,
 ) -> Any:
     """The nodes for a mixture with locations from `begin` to `end`, and its values there; how many, or 0: too many.
 
-    `parts` are its components, laid out from `begin`.
+    `parts` are its components, laid out from `begin`; `runs` (3, as many) is memory. Nodes between the locations are
+    even, and those on either side at the same distance, which doubles as often as is needed to come out far enough.
     """
     left, right = 0.0, 0.0
     for k in range(len(loc)):
@@ -312,14 +336,22 @@ def nodes(
         return 0
     inner = math.ceil(length / CELL)
     n = inner + 1 + 2 * SIDE
-    y = grid[0]
+    y, h = grid[0], length / inner if inner > 0 else CELL
+    for i in range(inner + 1):
+        y[SIDE + i] = i * h
+    wide = doublings(max(left, right) / h)
+    if wide <= DOUBLINGS and length <= STRAIGHT:
+        for i in range(SIDE):
+            step = h * 2.0 ** (i * (wide + 1) // SIDE)
+            y[SIDE - 1 - i], y[SIDE + inner + 1 + i] = y[SIDE - i] - step, y[SIDE + inner + i] + step
+        walked(grid, SIDE, n - 1, unit, parts, runs)
+        walked(grid, SIDE - 1, 0, unit, parts, runs)
+        return n
     for i in range(SIDE):
         t = (SIDE - i) / SIDE
         even = CELL * SIDE * t
         y[i] = -(even + max(left - CELL * SIDE, 0.0) * t**4 if left > CELL * SIDE else left * t)
         y[n - 1 - i] = length + (even + (right - CELL * SIDE) * t**4 if right > CELL * SIDE else right * t)
-    for i in range(inner + 1):
-        y[SIDE + i] = length * i / inner if inner > 0 else 0.0
     on_nodes(grid, n, unit, parts)
     return n
 
@@ -365,6 +397,7 @@ def regions(
     grid, fine = np.empty((7, NODES)), np.empty((7, NODES))
     work, ends = np.empty((4, most)), np.empty(most)
     parts = np.empty((PARTS, -(-loc.shape[1] // LANES) * LANES))
+    runs = np.empty((3, parts.shape[1]))
     for b in range(first, last):
         level[b], count[b], start[b] = math.nan, 0, math.nan
         if not LEAST <= log_alpha[b] <= MOST:
@@ -375,7 +408,7 @@ def regions(
                 begin, end = min(begin, loc[b, k]), max(end, loc[b, k])
                 unit = min(unit, scale[b, k])
         laid_out(begin, loc[b], scale[b], weight[b], parts)
-        n = nodes(grid, begin, end, unit, loc[b], scale[b], weight[b], parts)
+        n = nodes(grid, begin, end, unit, loc[b], scale[b], weight[b], parts, runs)
         for turn in range(2 if n > 0 else 0):
             if turn == 0:
                 own = sketch(grid, n, log_alpha[b], ends)
