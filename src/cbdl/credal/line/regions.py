@@ -205,7 +205,7 @@ def region_probabilities(sets: Extremes, x: Intervals) -> Tensor:
     else:
         mass = sets.loc.new_full((len(owner), sets.m), math.nan)
     rest = mass.isnan().any(-1).nonzero()[:, 0]
-    for at in rest.split(max(1, MEMORY // (80 * sets.loc[0].numel()))):
+    for at in torch.split(rest, max(1, MEMORY // (80 * sets.loc[0].numel()))):
         ends = ((high[at], low[at]) for high, low in (start, end))
         mass[at] = sets.interval_masses(owner[at], *ends)
     total = sets.loc.new_zeros(len(sets), sets.m).index_add_(0, owner, mass)

@@ -81,7 +81,8 @@ def interval_masses(sets: Extremes, owner: Tensor, start: Ends, end: Ends) -> Te
     mass = torch.empty(len(owner), sets.m, dtype=torch.float64)
     places = (torch.stack(side, -1) for side in (start, end))
     given = [t.contiguous().numpy() for t in (sets.loc, sets.scale, sets.weights, owner, *places)]
-    spread(lambda first, last: loops.masses(first, last, *given, mass.numpy()), len(owner))
+    answers = [mass.numpy()]
+    spread(lambda first, last: loops.masses(first, last, *given, *answers), len(owner))
     return mass
 
 
@@ -91,5 +92,6 @@ def densities(mesh: Mesh, loc: Tensor, scale: Tensor, weights: Tensor) -> Tensor
 
     p = loc.new_empty(*loc.shape[:2], mesh.anchor.shape[1])
     given = [t.contiguous().numpy() for t in (mesh.anchor, mesh.offset, loc, scale, weights)]
-    spread(lambda first, last: loops.on_meshes(first, last, POINTS, *given, p.numpy()), len(loc))
+    answers = [p.numpy()]
+    spread(lambda first, last: loops.on_meshes(first, last, POINTS, *given, *answers), len(loc))
     return p
