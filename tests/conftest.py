@@ -14,7 +14,8 @@ settings.load_profile("same")
 if (
     os.environ.get("LOOPS") == "always"
 ):  # a kind of machine in `make test-portable`: small sets by compiled loops too
+    from cbdl.bayes import passes
     from cbdl.credal.classes import regions
     from cbdl.credal.line import compiled
 
-    compiled.MANY = compiled.LEAST = regions.LOOPS = 0
+    compiled.MANY = compiled.LEAST = regions.LOOPS = passes.LEAST = 0

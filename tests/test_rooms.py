@@ -93,7 +93,7 @@ def test_the_kernel_is_mathematics_only():
         if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and not node.level)
         for alias in node.names
     }
-    assert tops <= sys.stdlib_module_names | {"cbdl", "torch", "numpy", "scipy", "numba"}
+    assert tops <= sys.stdlib_module_names | {"cbdl", "torch", "numpy", "scipy", "numba", "llvmlite"}
 
 
 def test_a_solver_knows_no_space():

@@ -9,14 +9,18 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from scipy import integrate, optimize, stats
+from scipy import integrate, optimize, special, stats
 from test_line_single import density, shapes
 
 from cbdl.credal.line import compiled
 from cbdl.credal.line.entropy import entropies, entropies_and_upper
 from cbdl.credal.line.even import OVER, nodes
 from cbdl.credal.line.hdr import hdr_at
+from cbdl.credal.line.intervals import Intervals
+from cbdl.credal.line.mesh import density as on_mesh
+from cbdl.credal.line.mesh import quadrature
 from cbdl.credal.line.mixture import Extremes, Mixtures, mixtures
+from cbdl.credal.line.regions import region_probabilities
 from cbdl.ground import compiling
 
 pytest.importorskip("numba")
@@ -70,6 +74,40 @@ def test_exponentials_and_logarithms_are_good_to_few_units(name, low, high):
     assert (np.abs(ours - exact) <= (3 if name == "exp" else 2) * unit).all()
 
 
+def test_the_ratio_of_tail_and_density_is_good_to_few_units():
+    from cbdl.credal.line.compiled.numbers import mills
+
+    x = np.concatenate([np.linspace(0, 12, 5001), np.geomspace(12, 1e8, 500)])
+    exact = 0.5 * special.erfcx(x * math.sqrt(0.5))
+    ours = np.array([mills(each) for each in x])
+    assert (np.abs(ours - exact) <= 10 * np.spacing(exact)).all()  # three are ours, the rest is scipy's
+
+
+@pytest.mark.parametrize("step", [0.37, 0.1848, 0.03])
+@pytest.mark.parametrize("seed", range(3))
+def test_densities_on_even_nodes_are_off_by_no_more_than_is_said(step, seed):
+    """Narrow components and wide ones, whose runs begin anew many times, and one that is not there."""
+    from cbdl.credal.line.compiled import lanes
+
+    rng = np.random.default_rng(seed)
+    loc, scale = rng.normal(3, 2, 40), 10 ** rng.uniform(0, 1.5, 40) * 0.1
+    weight = rng.dirichlet(np.ones(40))
+    scale[0], weight[1], loc[1] = 0.1, 0.0, 1e9
+    there = weight > 0
+    low, high = ((loc + sign * 8.5 * scale)[there] for sign in (-1, 1))
+    low, unit = low.min(), scale[there].min()
+    size = int(((high.max() - low) / (step * unit)) // 16 + 1) * 16
+    p = np.full(size + 1, np.nan)
+    lanes.mixture(p, loc, scale, weight, low, unit, step, np.uint64(size), np.empty((lanes.PARTS, 40)))
+    assert np.isnan(p[-1])  # nothing is written beyond
+    y = np.longdouble(low) + np.arange(size) * (np.longdouble(step) * np.longdouble(unit))
+    z = (y[:, None] - loc[there]) / scale[there].astype(np.longdouble)
+    exact = (weight[there] / scale[there] * np.exp(-0.5 * z * z)).sum(1) / np.sqrt(2 * np.longdouble(np.pi))
+    # components end where they are below rounding of their own: exp(-8.6^2 / 2) < eps / 2
+    least = 1e-16 * unit * (weight[there] / scale[there]).sum()
+    assert (np.abs(p[:-1] - unit * exact) <= lanes.SLIP * unit * exact + least).all()
+
+
 def test_entropies_are_those_of_scipy(by_loops):
     sets = some_sets(1, B=6)
     value, error = entropies(sets)
@@ -113,6 +151,31 @@ def test_the_error_of_a_coarse_grid_is_told():
     for over, least in ((1, 1e-8), (2, 1e-13)):
         value, error = compiled.entropies(sets, size, over, upper=False)
         assert least < abs(float(value - truth)) <= float(error)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nodes_without_exponentials_are_those_with_them(seed):
+    """Over as long a way as they are used for, with distances that double on both sides."""
+    from cbdl.credal.line.compiled import region_loops, sum_loops
+
+    rng = np.random.default_rng(seed)
+    unit = 10.0 ** rng.uniform(-3, 3)
+    loc, scale = rng.uniform(-15, 15, 30) * unit, 10 ** rng.uniform(0, 1.2, 30) * unit
+    weight = rng.dirichlet(np.ones(30))
+    scale[0] = unit
+    parts, runs = np.empty((sum_loops.PARTS, 32)), np.empty((3, 32))
+    sum_loops.laid_out(loc.min(), loc, scale, weight, parts)
+    grid = np.full((7, region_loops.NODES), np.nan)
+    n = region_loops.nodes(grid, loc.min(), loc.max(), unit, loc, scale, weight, parts, runs)
+    places = np.diff(grid[0, :n])
+    assert places[0] == pytest.approx(places[-1])
+    assert places[0] > 1.9 * places[n // 2]  # some were doubled
+    assert grid[0, 0] <= (loc - region_loops.REACH * scale).min() / unit - loc.min() / unit
+    exact = grid.copy()
+    sum_loops.on_nodes(exact, n, unit, parts)
+    for row in (1, 2, 3):
+        assert np.abs(grid[row, :n] - exact[row, :n]).max() < region_loops.SURE / 5
+    assert np.allclose(grid[4, :n], exact[4, :n], rtol=1e-11, atol=0)
 
 
 @pytest.mark.parametrize("alpha", [1e-3, 0.05, 0.2, 0.5])
@@ -209,6 +272,68 @@ def test_no_crossing_is_missed_or_made_up_as_the_level_passes_modes_and_dips(see
     expected = (above[:, 1:] != above[:, :-1]).sum(-1)
     assert len(np.unique(expected[sure])) > 1
     assert np.array_equal(count[sure], expected[sure])
+
+
+def test_masses_of_intervals_are_those_of_scipy_or_left_alone():
+    """Far out as well, with both ends on one side of a component; of half-lines and short pieces nothing is said."""
+    sets, rng = some_sets(5), np.random.default_rng(5)
+    owner = torch.arange(len(sets)).repeat_interleave(5)
+    a = rng.normal(0, 6, len(owner))
+    b = a + 10 ** rng.uniform(-0.5, 1, len(owner))
+    a[::10], b[5::10] = -math.inf, math.inf
+    zero = torch.zeros(len(owner), dtype=f64)
+    ends = (torch.tensor(a), zero), (torch.tensor(b), zero)
+    ours = compiled.interval_masses(sets, owner, *ends).numpy()
+    known = ~np.isnan(ours)
+    assert not known[np.isinf(a) | np.isinf(b)].any()
+    assert known.mean() > 0.3
+    for r in range(len(owner)):
+        loc, scale, weights = (t[owner[r], :, 1:].numpy() for t in (sets.loc, sets.scale, sets.weights))
+        u, v = (a[r] - loc) / scale, (b[r] - loc) / scale
+        short = (v - u) * (1 + np.abs(u)) < 0.1
+        u, v = np.where(u > 0, -v, u), np.where(u > 0, -u, v)
+        exact = (weights * (stats.norm.cdf(v) - stats.norm.cdf(u))).sum(-1)
+        assert np.array_equal(known[r], ~short.any(-1) & np.isfinite(a[r]) & np.isfinite(b[r]))
+        # the rounding of z^2 / 2, up to 700, and what cancels at most: a tenth is left
+        assert np.allclose(ours[r][known[r]], exact[known[r]], rtol=1e-12, atol=1e-15)
+
+
+def test_probabilities_of_events_are_those_of_tensor_operations(monkeypatch):
+    sets = some_sets(6)
+    high = torch.tensor([[-math.inf, -1.0], [0.0, 1e-3], [2.0, 5.0], [7.0, math.inf]], dtype=f64)
+    event = Intervals(high.expand(len(sets), -1, -1), torch.zeros(len(sets), 4, 2, dtype=f64))
+    answers = []
+    for many in (0, sys.maxsize):
+        monkeypatch.setattr(compiled, "MANY", many)
+        monkeypatch.setattr(compiled, "LEAST", 0)
+        answers.append(region_probabilities(sets, event))
+    assert torch.allclose(*answers, rtol=1e-12, atol=0)
+
+
+def test_densities_on_meshes_are_those_of_tensor_operations():
+    """Of far and narrow components, whose nodes are differences of large numbers, and of padded meshes."""
+    sets = some_sets(7, B=12, M=6)
+    sets.loc[::2, :, 1], sets.scale[::2, :, 1] = 1e6, 1e-8
+    sets.loc[1::4, :, 2] = -1e4
+    mesh = quadrature(sets.loc.flatten(1), sets.scale.flatten(1), sets.weights.flatten(1) > 0)
+    exact = on_mesh(mesh, sets.loc, sets.scale, sets.weights)
+    ours = compiled.densities(mesh, sets.loc, sets.scale, sets.weights)
+    # exp(-700) stands for all that is less; exponents are rounded in units of 700 eps
+    assert torch.allclose(ours, exact, rtol=1e-12, atol=1e-280)
+
+
+def test_entropies_of_sets_that_reach_far_are_those_of_tensor_operations(monkeypatch):
+    sets = some_sets(8, B=12)
+    sets.loc[:, 0, 1] = 1e7
+    answers = []
+    for many in (0, sys.maxsize):
+        monkeypatch.setattr(compiled, "MANY", many)
+        monkeypatch.setattr(compiled, "LEAST", 0)
+        answers.append(entropies_and_upper(sets))
+    (value, _, best), (other, _, known) = answers
+    assert torch.allclose(value, other, rtol=0, atol=1e-12)
+    assert ((best.value - known.value).abs() <= best.gap + known.gap + 1e-12).all()
+    assert (best.gap <= 1e-9).all()
 
 
 def test_what_loops_cannot_see_they_leave_alone():

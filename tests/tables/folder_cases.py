@@ -13,8 +13,11 @@ from cbdl.bayes.priors import Normal
 from cbdl.tables import learning
 
 ROUNDING = 2e-5
-"""Relative and absolute: networks of classes are evaluated in single precision (eps 6e-8), whose rounding depends on
+"""Relative and absolute: networks are evaluated in single precision (eps 6e-8), whose rounding depends on
 the threads; a few dozen operations and the logarithms of entropies stay below a few hundred eps."""
+
+ENDS, STEP = ("decision", "lower", "upper"), 0.011
+"""What is in the unit of outcomes, and the distance of the places at which it is written."""
 
 
 def columns(rows: int, seed: int) -> dict[str, np.ndarray]:
@@ -56,6 +59,12 @@ def assert_same(ours: Path, theirs: Path) -> None:
     assert a["row"].to_pylist() == list(range(1, len(b) + 1))
     for name in a.column_names:
         if pa.types.is_floating(a[name].type):
-            np.testing.assert_allclose(a[name].to_numpy(), b[name].to_numpy(), rtol=ROUNDING, atol=ROUNDING)
+            ours_, theirs_ = a[name].to_numpy(), b[name].to_numpy()
+            near = np.isclose(ours_, theirs_, rtol=ROUNDING, atol=ROUNDING)
+            if name in ENDS:  # written on a grid: a number between two of its places goes to either
+                assert near.mean() > 0.99
+                np.testing.assert_allclose(ours_, theirs_, rtol=0, atol=STEP)
+            else:
+                assert near.all()
         elif name != "set":
             assert a[name].to_pylist() == b[name].to_pylist()

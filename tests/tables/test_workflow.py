@@ -328,6 +328,21 @@ def test_networks_in_single_precision_know_classes_to_six_digits(tmp_path):
     np.testing.assert_allclose(single.predict(X).probs, double.predict(X).probs, atol=1e-5)
 
 
+def test_networks_in_single_precision_know_numbers_to_six_digits_of_their_unit(tmp_path):
+    """Also where inputs and outcomes are large numbers that hardly vary: units are those of double precision."""
+    source = np.random.default_rng(0)
+    x = source.normal(size=100)
+    path = table(tmp_path / "t.csv", time=1.7e9 + x, z=source.normal(size=100), y=1e8 + x)
+    learning.fit(path, tmp_path / "m", Settings("y", **QUICK), verbose=False)
+    single, double = Trained.load(tmp_path / "m").model, cbdl.load(tmp_path / "m")
+    assert single.dtype == torch.float32
+    X = numbers(Trained.load(tmp_path / "m"), path)
+    ours, true = single.predict(X), double.predict(X)
+    # outcomes have a spread of 1; sums of three layers in float32, and the rounding of 1e8 in float64
+    np.testing.assert_allclose(ours.loc, true.loc, rtol=0, atol=3e-5)
+    np.testing.assert_allclose(ours.scale, true.scale, rtol=3e-5)
+
+
 def test_many_held_out_rows_are_scored_by_a_sample(tmp_path, monkeypatch):
     source = np.random.default_rng(0)
     x = source.normal(size=120)

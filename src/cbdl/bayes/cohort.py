@@ -119,6 +119,11 @@ class Cohort:
             unit=data.targets.scale,
         )
 
+    def answering(self, x: Tensor, work: int) -> Cohort:
+        """The same cohort, whose networks are evaluated as is best for so many rows times draws of inputs like x."""
+        forward = self.forward.answering(x, self.initial, work * self.size)
+        return self if forward is self.forward else replace(self, forward=forward)
+
     @property
     def size(self) -> int:
         return len(self.members)

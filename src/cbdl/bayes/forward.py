@@ -1,7 +1,7 @@
-"""How the networks of a cohort are evaluated: the one place that chooses between three ways with the same
-results.
+"""How the networks of a cohort are evaluated: the one place that chooses between ways with the same results.
 
 - `wide`: stacks of Linear and elementwise layers, one batched matrix product a layer over all members.
+- `passes`: such stacks of few units, by compiled loops; for answers to large questions.
 - `vmap`: any network that `torch.func.vmap` can batch over members and draws.
 - `loop`: member after member; for convolutions on the CPU with channels-last memory (measured faster there
   than the grouped convolutions of vmap), for networks with randomness of their own (dropout), and for all
@@ -25,13 +25,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from cbdl.ground import memory
 
-from . import wide
+from . import passes, wide
 from ._random import mix, seeded
 from .flat import Layout
 
 log = logging.getLogger("cbdl")
 
-Way: TypeAlias = Literal["wide", "vmap", "loop"]
+Way: TypeAlias = Literal["wide", "passes", "vmap", "loop"]
 Buffers: TypeAlias = dict[str, Tensor]
 """Buffers of the network (running statistics), each (members, *shape)."""
 Score: TypeAlias = Callable[[Tensor, Tensor, slice], Tensor]
@@ -92,7 +92,14 @@ class Forward:
     @property
     def stack(self) -> wide.Stack | None:
         """The network as layers in order; None if it is evaluated in another way than `wide`."""
-        return self._stack if self.way == "wide" else None
+        return self._stack if self.way in ("wide", "passes") else None
+
+    def answering(self, x: Tensor, theta: Tensor, work: int) -> Forward:
+        """The same networks as they answer a question of so many rows times networks, which are like x and theta."""
+        stack = self.stack
+        if stack is None or x.dtype != theta.dtype or not passes.worth(stack.steps, self.layout, theta, work):
+            return self
+        return replace(self, way="passes")
 
     def __getstate__(self) -> dict[str, Any]:
         # the steps hold functions, which cannot be pickled; they follow from the network
@@ -100,12 +107,12 @@ class Forward:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        if self.way == "wide":
+        if self.way in ("wide", "passes"):
             self._stack = wide.plan(self.network, self.layout) or wide.Stack([])
 
     def __call__(self, theta: Tensor, x: Tensor, buffers: Buffers) -> Tensor:
         """Outputs in evaluation mode, without a gradient."""
-        if self.way != "wide":  # whose functions are the same in both modes
+        if self.stack is None:  # whose functions are the same in both modes
             self.network.eval()
         with torch.no_grad():
             return self._run(theta, x, buffers, slice(None), step=None)[0]
@@ -113,7 +120,7 @@ class Forward:
     def to(self, dtype: torch.dtype) -> Forward:
         """The same networks with their real numbers as `dtype`."""
         network = copy.deepcopy(self.network).to(dtype)
-        stack = wide.plan(network, self.layout) if self.way == "wide" else None
+        stack = wide.plan(network, self.layout) if self.stack is not None else None
         constants = cast(self.constants, dtype)
         return replace(self, network=network, constants=constants, _stack=stack or self._stack)
 
@@ -247,8 +254,9 @@ class Forward:
         """Outputs and, in training (step given), the buffers that the call leaves."""
         members, draws, _ = theta.shape
         own = {name: b[rows] for name, b in buffers.items()}
-        if self.way == "wide":
-            out = wide.output(self._stack.steps, self.layout, theta.flatten(0, 1), self._stack.inputs(x))
+        if self.stack is not None:
+            output = passes.output if self.way == "passes" else wide.output
+            out = output(self._stack.steps, self.layout, theta.flatten(0, 1), self._stack.inputs(x))
             return _apart(out, members, draws), {}
         if self.way == "vmap":
             return self._vmapped(theta, x, own, step is not None)

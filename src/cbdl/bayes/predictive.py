@@ -15,12 +15,15 @@ from torch import Tensor, nn
 from cbdl.ground import memory
 
 from ._random import generator, mix
+from .cohort import Cohort
 from .counts import count_cap, count_mixtures
 from .learned import Learned
 
 NEAR, LEAST = 1 << 24, 128
 """Bytes of activations with which stacks of small layers are fastest, and rows of theirs at least: what a layer leaves
 is then still near when the next one reads it. 200 draws of four members with four layers took 93 us a row for 253."""
+ANSWER = 16
+"""Numbers that an output takes with all that is said of it, at most."""
 _COUNTING = threading.Lock()
 """One thread at a time counts what a network puts out: its hooks belong to all threads."""
 
@@ -146,6 +149,8 @@ def descriptions(
     unit = learned.targets
     for s, members, some, rows, out, noise in outputs(learned, x, draws, max_memory):
         likelihood = learned.parts[s].cohort.likelihood
+        if learned.space == "real":  # units may be finer than networks, and far from zero
+            out, noise = out.double(), noise.double()
         numbers = likelihood.describe(out, noise, unit.loc, unit.scale)
         yield members, some, rows, {**numbers, "entropy": likelihood.entropy(numbers)}
 
@@ -157,20 +162,32 @@ def outputs(
     (members, draws, Q)) block by block."""
     limit = memory.limit(max_memory)
     for s, part in learned.parts.items():
-        cohort, posterior = part.cohort, part.posterior
+        cohort, posterior = part.cohort.answering(x, x.shape[0] * draws), part.posterior
         size = x.element_size() if x.is_floating_point() else 4
         per_draw = cohort.size * size * cohort.layout.size
-        per_row = cohort.size * size * activations(cohort.forward.network, x[:1])
         count = max(1, min(draws, limit // 4 // per_draw))
-        rows = max(1, limit // 2 // (per_row * count))
-        if cohort.forward.way == "wide":
-            rows = min(rows, max(LEAST, NEAR // (per_row * count)))
+        rows = _rows(cohort, x, count, limit)
         for a in range(0, draws, count):
             some = min(count, draws - a)
             theta, noise = parameters(learned, s, some, a)
             for b in range(0, x.shape[0], rows):
                 out = posterior.outputs(cohort, theta, x[b : b + rows])
                 yield s, learned.places(s), slice(a, a + some), slice(b, b + rows), out, noise
+
+
+def _rows(cohort: Cohort, x: Tensor, count: int, limit: int) -> int:
+    """How many rows so many draws are asked about at a time."""
+    size, forward = x.element_size() if x.is_floating_point() else 4, cohort.forward
+    layers = activations(forward.network, x[:1])
+    if forward.way == "passes":  # which hold nothing but what comes out, and take LEAST rows at a time
+        outs = next(e.shape[0] for e in reversed(cohort.layout.entries) if len(e.shape) > 1)
+        layers = min(layers, ANSWER * (1 + outs))
+    per_row = cohort.size * size * layers * count
+    rows = max(1, limit // 2 // per_row)
+    if forward.stack is None:
+        return rows
+    near = max(LEAST, NEAR // per_row)
+    return min(rows, near // LEAST * LEAST if forward.way == "passes" else near)
 
 
 def parameters(learned: Learned, s: int, draws: int, start: int = 0) -> tuple[Tensor, Tensor]:

@@ -62,10 +62,9 @@ class Trained:
         if "columns" not in extra:
             raise TableError(f"{folder} was not trained from a table; use it from Python: cbdl.load")
         target = target_of(extra)
-        # class probabilities need no more than six digits, and networks in single precision are several times as fast
-        single = torch.float32 if target.task == "classification" else None
+        # answers need no more than six digits of their networks, which in single precision are several times as fast
         return cls(
-            load(folder, dtype=single),
+            load(folder, dtype=torch.float32),
             target,
             from_json(extra["columns"]),
             conformity_of(folder, extra),

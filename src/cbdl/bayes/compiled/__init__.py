@@ -13,24 +13,19 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.likelihoods.rules import VARYING, Rule
+from cbdl.bayes.passes import ALONE, WIDE, layers
 from cbdl.bayes.rows import Batch
-from cbdl.bayes.wide import Affine, Space, Stack
+from cbdl.bayes.wide import Space, Stack
 from cbdl.ground.compiling import spread, usable
 
 Rows: TypeAlias = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 """Inputs (rows, features), real outcomes (rows,), labels (rows,) and weights (1 or chains, rows)."""
-FUNCTIONS: dict[type[nn.Module], int] = {nn.ReLU: 1, nn.SiLU: 2, nn.Tanh: 3}
-"""What may follow a layer, by its number in the loops; 0: nothing."""
-WIDE = 64
-"""Units of a layer, and features of a row, up to which loops are faster than matrix products."""
 LONG = 2000
 """Gradients that a run must have to be worth a second of loading."""
-ALONE = 1_000_000
-"""Multiplications of a gradient below which threads are not worth their calls."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +46,11 @@ class Kernel:
         stack, rule = cohort.forward.stack, cohort.likelihood.rule(cohort.unit)
         if stack is None or rule is None or cohort.initial.dtype != torch.float32:
             return None
-        layers = _layers(stack, cohort)
-        fits = layers is not None and layers[:, :2].max() <= WIDE and cohort.initial.device.type == "cpu"
-        if layers is None or not fits or not available():
+        shape = layers(stack.steps, cohort.layout)
+        fits = shape is not None and shape[:, :2].max() <= WIDE and cohort.initial.device.type == "cpu"
+        if shape is None or not fits or not available():
             return None
-        return cls(cohort, stack, layers, rule, space)
+        return cls(cohort, stack, shape, rule, space)
 
     def add(
         self, place: Tensor, batch: Batch, factor: float, value: Tensor, slope: Tensor, *, patient: bool
@@ -114,18 +109,3 @@ def turn(direction: Tensor, slope: Tensor, time: Tensor) -> tuple[Tensor, Tensor
 
 def _array(x: Tensor) -> NDArray[Any]:
     return x.contiguous().numpy()
-
-
-def _layers(stack: Stack, cohort: Cohort) -> NDArray[np.uint64] | None:
-    """The stack as numbers; None if it is not layers with at most one known function after each but the last."""
-    rows: list[list[int]] = []
-    for step in stack.steps:
-        if isinstance(step, Affine):
-            weight = cohort.layout.entries[step.weight]
-            bias = 0 if step.bias is None else cohort.layout.entries[step.bias].start
-            rows.append([weight.shape[1], weight.shape[0], weight.start, step.bias is not None, bias, 0])
-        elif type(step.module) not in FUNCTIONS or rows[-1][5]:
-            return None
-        else:
-            rows[-1][5] = FUNCTIONS[type(step.module)]
-    return None if rows[-1][5] else np.array(rows, dtype=np.uint64)

@@ -29,6 +29,9 @@ EVEN, FINEST_GRID = 1e-10, 8
 THIN = 4
 """The weights of the upper entropy are first found on every fourth node of an even grid."""
 
+_PANELS = 32
+"""Panels that a component lies on, about: it is evaluated so many times as often as where one place is asked for."""
+
 FINEST = 64
 """Panels are split into at most so many when the error of an expectation is too large."""
 
@@ -103,29 +106,38 @@ def _by_reach(
 
 def _entropies_on_panels(sets: Extremes) -> tuple[Tensor, ...]:
     loc, scale, weights = sets.loc, sets.scale, sets.weights
+    evaluate, bytes_ = _evaluation(sets)
 
     def part(mesh: Mesh, loc: Tensor, scale: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
-        return mesh.integrate(torch.special.entr(density(mesh, loc, scale, weights)))
+        return mesh.integrate(torch.special.entr(evaluate(mesh, loc, scale, weights)))
 
-    per_node = 8 * (3 * loc.shape[-1] + 12)
+    per_node = bytes_ + 8 * 12
     pooled = loc.flatten(1), scale.flatten(1), weights.flatten(1) > 0
     return on_meshes(part, *pooled, loc, scale, weights, per_node=per_node, memory=1 << 24)
 
 
 def _upper_on_panels(sets: Extremes) -> tuple[Tensor, ...]:
     """Value, gap, weights and error of the upper entropy on the nodes of one mesh per set."""
+    evaluate, bytes_ = _evaluation(sets)
 
     def part(mesh: Mesh, loc: Tensor, scale: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
-        p = density(mesh, loc, scale, weights)
+        p = evaluate(mesh, loc, scale, weights)
         best = upper_entropy(p, mesh.weight)
         q = (best.weights[:, None, :] @ p)[:, 0]
         value, error = mesh.integrate(torch.special.entr(q))
         return value, best.gap, best.weights, error
 
-    per_node = 8 * (3 * sets.loc[0].numel() + 8 * sets.m)
+    per_node = bytes_ + 64 * sets.m
     loc, scale, weights = sets.loc, sets.scale, sets.weights
     pooled = loc.flatten(1), scale.flatten(1), weights.flatten(1) > 0
     return on_meshes(part, *pooled, loc, scale, weights, per_node=per_node, memory=1 << 25)
+
+
+def _evaluation(sets: Extremes) -> tuple[Callable[[Mesh, Tensor, Tensor, Tensor], Tensor], int]:
+    """How densities on meshes are evaluated, and the bytes that it takes for a node of one set."""
+    if compiled.worth(sets.loc, nodes=_PANELS, counts=False):
+        return compiled.densities, 0
+    return density, 24 * sets.loc[0].numel()
 
 
 def expectations(sets: Extremes, f: Callable[[Any], Any], border: Border) -> Tensor:

@@ -197,7 +197,11 @@ def _sums(first: Tensor, step: Tensor, height: Tensor, start: int, count: int) -
 
 def reach(sets: Extremes) -> tuple[Tensor, Tensor, Tensor]:
     """(B,) each: from where to where the components of a set reach, and the smallest scale."""
+    loc, scale = sets.loc, sets.scale
+    if len(sets) and bool(sets.weights.amin() > 0):  # all of them are there: fewer passes over memory
+        low = torch.add(loc, scale, alpha=-BAND).flatten(1).amin(-1)
+        return low, torch.add(loc, scale, alpha=BAND).flatten(1).amax(-1), scale.flatten(1).amin(-1)
     there = sets.weights > 0
-    low = torch.where(there, sets.loc - BAND * sets.scale, math.inf).flatten(1).amin(-1)
-    high = torch.where(there, sets.loc + BAND * sets.scale, -math.inf).flatten(1).amax(-1)
-    return low, high, torch.where(there, sets.scale, math.inf).flatten(1).amin(-1)
+    low = torch.where(there, loc - BAND * scale, math.inf).flatten(1).amin(-1)
+    high = torch.where(there, loc + BAND * scale, -math.inf).flatten(1).amax(-1)
+    return low, high, torch.where(there, scale, math.inf).flatten(1).amin(-1)

@@ -35,19 +35,23 @@ Derivatives = tuple[Tensor, Tensor, Tensor]
 class Mixtures:
     """B mixtures of K Normals: sum_k weight_k N(loc_k, scale_k^2); the weights need not sum to 1.
 
-    All (B, K); `height` is log(weight / (scale sqrt(2 pi))), -inf for a component that is not there.
+    All (B, K).
     """
 
     loc: Tensor
     scale: Tensor
     weight: Tensor
-    height: Tensor
 
     def __getitem__(self, rows: Tensor | slice) -> Mixtures:
-        return Mixtures(self.loc[rows], self.scale[rows], self.weight[rows], self.height[rows])
+        return Mixtures(self.loc[rows], self.scale[rows], self.weight[rows])
 
     def __len__(self) -> int:
         return self.loc.shape[0]
+
+    @cached_property
+    def height(self) -> Tensor:
+        """(B, K): log(weight / (scale sqrt(2 pi))), -inf for a component that is not there."""
+        return self.weight.log() - self.scale.log() - LOG_SQRT_2PI
 
     @property
     def active(self) -> Tensor:
@@ -194,7 +198,7 @@ def even_step(count: int, most: int) -> int:
 
 def mixtures(loc: Tensor, scale: Tensor, weights: Tensor) -> Mixtures:
     """`Mixtures` from parameters of shape (B, K)."""
-    return Mixtures(loc, scale, weights, weights.log() - scale.log() - LOG_SQRT_2PI)
+    return Mixtures(loc, scale, weights)
 
 
 def piece_masses(

@@ -25,6 +25,7 @@ from torch import Tensor
 from cbdl.credal._batch import MEMORY
 from cbdl.credal._border import Array, ArrayLike, Border, float64
 from cbdl.credal.answers import Region
+from cbdl.credal.line import compiled
 from cbdl.credal.line.ends import ends_of, excess
 from cbdl.credal.line.hdr import hdr_at
 from cbdl.credal.line.intervals import Intervals, covered, padded, union
@@ -198,12 +199,16 @@ def finished(
 def region_probabilities(sets: Extremes, x: Intervals) -> Tensor:
     """(B, m): the probability of disjoint intervals under each extreme."""
     owner, column = x.valid.nonzero(as_tuple=True)
-    total = sets.loc.new_zeros(len(sets), sets.m)
-    step = max(1, MEMORY // (80 * sets.loc[0].numel()))
-    for i in range(0, len(owner), step):
-        at = (owner[i : i + step], column[i : i + step])
-        start, end = ((x.high[(*at, side)], x.low[(*at, side)]) for side in (0, 1))
-        total.index_add_(0, at[0], sets.interval_masses(at[0], start, end))
+    start, end = ((x.high[owner, column, side], x.low[owner, column, side]) for side in (0, 1))
+    if compiled.worth(sets.loc, counts=False):
+        mass = compiled.interval_masses(sets, owner, start, end)
+    else:
+        mass = sets.loc.new_full((len(owner), sets.m), math.nan)
+    rest = mass.isnan().any(-1).nonzero()[:, 0]
+    for at in torch.split(rest, max(1, MEMORY // (80 * sets.loc[0].numel()))):
+        ends = ((high[at], low[at]) for high, low in (start, end))
+        mass[at] = sets.interval_masses(owner[at], *ends)
+    total = sets.loc.new_zeros(len(sets), sets.m).index_add_(0, owner, mass)
     return total.clamp(0, 1)
 
 

@@ -7,25 +7,34 @@ machines without numba go by tensor operations; so does what the loops are not s
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import torch
 from torch import Tensor
 
 from cbdl.credal.line.even import STEP, reach
 from cbdl.credal.line.levels import Crossings
+from cbdl.credal.line.mesh import POINTS, Mesh
 from cbdl.credal.line.mixture import Extremes, Mixtures
 from cbdl.ground import compiling
 from cbdl.ground.compiling import spread
 
 MANY, LEAST = 50_000, 4_000_000
 """Components of all mixtures of a call for which loops are worth while; and of all calls, before they are loaded."""
+Ends: TypeAlias = tuple[Tensor, Tensor]
+"""Places high + low."""
 ENDS = 16
 """Ends of a region at most."""
 
 
-def worth(components: Tensor) -> bool:
-    """Whether loops are to be used for so many components."""
-    many = components.device.type == "cpu" and components.numel() >= MANY
-    return many and compiling.worth(f"{__name__}.region_loops", components.numel(), LEAST)
+def worth(components: Tensor, *, nodes: int = 1, counts: bool = True) -> bool:
+    """Whether loops are to be used for so many components; `counts`: they are work for which loops may be loaded.
+
+    `nodes`: how many times as many as usual each of them is evaluated.
+    """
+    many = components.device.type == "cpu" and components.numel() * nodes >= MANY
+    work = components.numel() if counts else 0
+    return many and compiling.worth(f"{__name__}.region_loops", work, LEAST)
 
 
 def entropies(sets: Extremes, size: Tensor, over: int, *, upper: bool) -> tuple[Tensor, ...]:
@@ -63,3 +72,26 @@ def regions(mix: Mixtures, log_alpha: Tensor, slack: float) -> tuple[Tensor, Cro
         level, low = level - by, low - by[:, None] / score
     own, place = (torch.arange(ENDS) < count[:, None]).nonzero(as_tuple=True)
     return level, Crossings(own, start[own], low[own, place], place % 2 == 0, score[own, place])
+
+
+def interval_masses(sets: Extremes, owner: Tensor, start: Ends, end: Ends) -> Tensor:
+    """(R, m): the probability of flat intervals (R,) of the sets `owner` under each extreme, nan where not sure."""
+    from cbdl.credal.line.compiled import sum_loops as loops
+
+    mass = torch.empty(len(owner), sets.m, dtype=torch.float64)
+    places = (torch.stack(side, -1) for side in (start, end))
+    given = [t.contiguous().numpy() for t in (sets.loc, sets.scale, sets.weights, owner, *places)]
+    answers = [mass.numpy()]
+    spread(lambda first, last: loops.masses(first, last, *given, *answers), len(owner))
+    return mass
+
+
+def densities(mesh: Mesh, loc: Tensor, scale: Tensor, weights: Tensor) -> Tensor:
+    """(B, m, N): the densities of m mixtures (B, m, M) at the nodes of meshes, as `mesh.density`."""
+    from cbdl.credal.line.compiled import sum_loops as loops
+
+    p = loc.new_empty(*loc.shape[:2], mesh.anchor.shape[1])
+    given = [t.contiguous().numpy() for t in (mesh.anchor, mesh.offset, loc, scale, weights)]
+    answers = [p.numpy()]
+    spread(lambda first, last: loops.on_meshes(first, last, POINTS, *given, *answers), len(loc))
+    return p

@@ -13,14 +13,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from cbdl.credal.line.compiled.numbers import TINY, Doubles, U, exp, log
+from cbdl.credal.line.compiled.lanes import PARTS, SLIP, mixture
+from cbdl.credal.line.compiled.numbers import TINY, Doubles, U, log
 from cbdl.ground.compiling import FORMULAS, SUMS, compiled
 
 Ints: TypeAlias = NDArray[np.int64]
 
 EPS = float(np.finfo(np.float64).eps)
-REACH = 8.6
-"""Scales from its location within which a component counts: beyond, its density is below rounding of its own."""
 THIN = 4
 """Weights of the upper entropy are first found on every fourth node,"""
 ROUGH, STEPS, INSIDE = 1e-6, 8.0, 1e-7
@@ -28,42 +27,7 @@ ROUGH, STEPS, INSIDE = 1e-6, 8.0, 1e-7
 MOST = 80.0
 """then on all nodes, in so many steps at most."""
 
-# --- densities on a grid ----------------------------------------------------------------------------------
-
-
-@compiled(SUMS)
-def add_component(
-    p: Doubles, place: Doubles, first: Any, step: Any, height: Any, begin: Any, end: Any
-) -> None:
-    """p_n += height exp(-z^2 / 2), z = first + n step, for n from `begin` to `end`; place_n = n."""
-    for n in range(begin, end):
-        z = first + place[n] * step
-        p[n] += height * exp(-0.5 * z * z)
-
-
-@compiled(SUMS)
-def mixture(
-    p: Doubles,
-    place: Doubles,
-    loc: Doubles,
-    scale: Doubles,
-    weight: Doubles,
-    low: Any,
-    unit: Any,
-    step: Any,
-    N: Any,
-) -> None:
-    """p_n = unit * density at low + n step unit, n from 0 to N."""
-    for n in range(N):
-        p[n] = 0.0
-    for k in range(len(loc)):
-        if weight[k] > 0.0:
-            share, first = unit / scale[k], (low - loc[k]) / scale[k]
-            each = step * share
-            begin, end = max((-REACH - first) / each, 0.0), min((REACH - first) / each + 2.0, float(N))
-            if begin < end:
-                height = weight[k] * share / math.sqrt(2 * math.pi)
-                add_component(p, place, first, each, height, U(begin), U(end))
+# --- entropies on a grid ----------------------------------------------------------------------------------
 
 
 @compiled(FORMULAS)
@@ -76,7 +40,11 @@ def logs(q: Doubles, log_q: Doubles, N: Any) -> None:
 
 @compiled(SUMS)
 def entropy(q: Doubles, log_q: Doubles, unit: Any, step: Any, N: Any) -> tuple[Any, Any]:
-    """The entropy of a density in nats, and an estimate of its error, as `even.EvenGrid.entropy` has them."""
+    """The entropy of a density in nats, and an estimate of its error, as `even.EvenGrid.entropy` has them.
+
+    A density in the least scale is below 1, so that all terms have one sign: what densities are off by moves their sum
+    by no more than this share of it, and of their mass.
+    """
     a, b, c, d, top = 0.0, 0.0, 0.0, 0.0, 0.0
     for n in range(U(0), N, U(4)):
         a += q[n] * log_q[n]
@@ -88,7 +56,7 @@ def entropy(q: Doubles, log_q: Doubles, unit: Any, step: Any, N: Any) -> tuple[A
     full, half, quarter = step * (a + b + c + d), 2 * step * (a + c), 4 * step * a
     fine, coarse = abs(full - half), abs(half - quarter)
     error = fine * min(fine / max(coarse, TINY), 1.0)
-    noise = EPS * (4 * abs(full) + 40 * step * float(N) * top)
+    noise = EPS * (4 * abs(full) + 40 * step * float(N) * top) + SLIP * (abs(full) + 1.0)
     return math.log(unit) - full, error + noise
 
 
@@ -321,13 +289,11 @@ def entropies(
     for b in range(first, last):
         most = max(most, size[b])
     p, few, rows = np.empty((m, most)), np.empty((m, most // THIN)), np.empty((3, most))
-    place, memory = np.empty(most), np.empty((m + 7, m))
-    for n in range(most):
-        place[n] = n
+    parts, memory = np.empty((PARTS, loc.shape[2])), np.empty((m + 7, m))
     for b in range(first, last):
         N = U(size[b])
         for j in range(m):
-            mixture(p[j], place, loc[b, j], scale[b, j], weights[b, j], low[b], unit[b], step, N)
+            mixture(p[j], loc[b, j], scale[b, j], weights[b, j], low[b], unit[b], step, N, parts)
             for n in range(N):
                 rows[0, n] = p[j, n]
             logs(rows[0], rows[1], N)

@@ -1,6 +1,6 @@
-"""Exponentials and logarithms in double precision, written out, so that loops of them become vector instructions.
+"""Exponentials, logarithms and tails of Normals in double precision, as loops of them become vector instructions.
 
-Exponentials are good to three units in the last place, logarithms to two.
+Exponentials and ratios are good to three units in the last place, logarithms to two.
 """
 
 from __future__ import annotations
@@ -35,6 +35,19 @@ L1, L2, L3, L4, L5, L6, L7 = (
     *(0.1818357216161805, 0.15313837699209373, 0.14798198605116586),
 )
 """Of log(1 + f) by s^2, s = f / (2 + f): minimax coefficients, nearly 2/3, 2/5, 2/7, ..."""
+
+MIDDLE = 4.5
+MILLS: tuple[float, ...] = (
+    *(0.46641865659290194, -0.09445675888818685, 0.02384296476912002, 0.018922656662711215),
+    *(-0.030376890965866106, 0.022616310447329088, -0.010591085334872206, 0.0027112460987931803),
+    *(0.00011925566988852893, -0.0003530017691548341, 7.095225804767595e-05, 3.3835016900661945e-05),
+    *(-1.4896614673513512e-05, -3.5858521624946496e-06, 2.55206815448405e-06, 5.261852829657511e-07),
+    *(-4.2967161198496165e-07, -1.0798184253843731e-07, 7.087428867043833e-08, 2.4286503977672236e-08),
+    *(-1.0599340809820322e-08, -4.453291002793951e-09, 1.2353990974186167e-09, 4.4783296877272375e-10),
+    *(-8.071942836140241e-11,),
+)
+"""Of (1 + x) Q(x) / exp(-x^2 / 2) by t = (x - MIDDLE) / (x + MIDDLE): Chebyshev's expansion from x = 0 to infinity, as
+powers of t; what follows is below 1e-17."""
 
 
 @instruction
@@ -74,3 +87,15 @@ def log(x: Any) -> Any:
     z, h = s * s, 0.5 * f * f
     r = z * (L1 + z * (L2 + z * (L3 + z * (L4 + z * (L5 + z * (L6 + z * L7))))))
     return n * LN2 + (f - (h - s * (h + r)))
+
+
+@compiled(FORMULAS)
+def mills(x: Any) -> Any:
+    """Q(x) / exp(-x^2 / 2) for x from 0 on: what lies beyond x of a standard Normal, without underflow."""
+    t = (x - MIDDLE) / (x + MIDDLE)
+    p = MILLS[19] + t * (MILLS[20] + t * (MILLS[21] + t * (MILLS[22] + t * (MILLS[23] + t * MILLS[24]))))
+    p = MILLS[14] + t * (MILLS[15] + t * (MILLS[16] + t * (MILLS[17] + t * (MILLS[18] + t * p))))
+    p = MILLS[9] + t * (MILLS[10] + t * (MILLS[11] + t * (MILLS[12] + t * (MILLS[13] + t * p))))
+    p = MILLS[4] + t * (MILLS[5] + t * (MILLS[6] + t * (MILLS[7] + t * (MILLS[8] + t * p))))
+    p = MILLS[0] + t * (MILLS[1] + t * (MILLS[2] + t * (MILLS[3] + t * p)))
+    return p / (1.0 + x)

@@ -20,7 +20,16 @@ from typing import Any
 
 import numpy as np
 
-from cbdl.credal.line.compiled.numbers import TINY, Doubles, U, exp, log
+from cbdl.credal.line.compiled.numbers import TINY, Doubles, U
+from cbdl.credal.line.compiled.sum_loops import (
+    LANES,
+    PARTS,
+    derivatives,
+    laid_out,
+    on_nodes,
+    outside_of,
+    walked,
+)
 from cbdl.ground.compiling import FORMULAS, SUMS, compiled
 
 LEAST, MOST = math.log(1e-3), math.log(0.5)
@@ -29,6 +38,9 @@ CELL = 0.6
 """Width of a cell between locations, in least scales."""
 NODES, SIDE, REACH = 512, 14, 4.5
 """Nodes at most; cells on either side, up to so many scales from a location, the first about as wide as others."""
+DOUBLINGS, STRAIGHT = 6, 30.0
+"""Of the distance of nodes on a side, at most; length in least scales up to which all densities are followed from one
+end: none is below rounding of the least number there."""
 HALVINGS, DEPTH, SKETCHES, PARABOLAS = 10, 15.0, 24, 3
 """Halvings of the levels in question, from the highest down; steps on polynomials, and to a crossing on them."""
 CLOSE = 1e-6
@@ -38,33 +50,8 @@ TURNS = 40
 ROUNDS, TRIES, SETTLED = 6, 3, 3e-5
 """Steps on the mixture; on parabolas for each; and the share of its natural length that the last one may have: after it
 an end is known to full precision."""
-SURE, SMALLEST = 1e-11, 2.0**-18
+SURE, SMALLEST = 1e-10, 2.0**-18
 """What log p and its slope may be off by, and more; the share of a cell down to which it is halved."""
-ROOT = math.sqrt(0.5)
-
-
-@compiled(SUMS)
-def add_component(
-    y: Doubles, first: Any, each: Any, height: Any, p: Doubles, slope: Doubles, bend: Doubles, n: Any
-) -> None:
-    """Add a component to p, p' and p'' at n nodes: z = first + each y."""
-    for i in range(n):
-        z = first + each * y[i]
-        square = z * z
-        t = height * exp(-0.5 * square if square < 1400.0 else -700.0)
-        p[i] += t
-        slope[i] -= t * z * each
-        bend[i] += t * (square - 1.0) * each * each
-
-
-@compiled(FORMULAS)
-def relative(p: Doubles, f: Doubles, slope: Doubles, bend: Doubles, n: Any) -> None:
-    """log p, p'/p and p''/p."""
-    for i in range(n):
-        p[i] = p[i] if p[i] > TINY else TINY
-        f[i] = log(p[i])
-        slope[i] /= p[i]
-        bend[i] /= p[i]
 
 
 @compiled(FORMULAS)
@@ -211,52 +198,19 @@ def sketch(grid: Doubles, n: int, log_alpha: float, ends: Doubles) -> int:
 
 
 @compiled(FORMULAS)
-def outside_of(z: Doubles, count: int) -> Any:
-    """The mass of a standard Normal outside of intervals, from their ends z, to all digits."""
-    total = 0.5 * (math.erfc(-ROOT * z[0]) + math.erfc(ROOT * z[count - 1]))
-    for j in range(1, count - 1, 2):
-        a, b = z[j], z[j + 1]
-        if a > 0.0:
-            a, b = -b, -a
-        total += 0.5 * (math.erfc(-ROOT * b) - math.erfc(-ROOT * a))
-    return total
-
-
-@compiled(FORMULAS)
 def polished(
-    start: Any,
-    unit: Any,
-    loc: Doubles,
-    scale: Doubles,
-    weight: Doubles,
-    log_alpha: float,
-    ends: Doubles,
-    score: Doubles,
-    count: int,
-    work: Doubles,
+    unit: Any, parts: Doubles, log_alpha: float, ends: Doubles, score: Doubles, count: int, work: Doubles
 ) -> float:
     """The level of the region whose ends are moved to full precision, with p'/p there; nan if that does not come out.
 
-    The ends are `start` + `ends`; `work` (5, ENDS) is memory.
+    The ends are from the start of `parts`; `work` (4, ENDS) is memory.
     """
-    z, f, bend, p, move = work[0], work[1], work[2], work[3], work[4]
+    f, bend, p, move = work[0], work[1], work[2], work[3]
+    away, inverse, height, weight, K = parts[0], parts[1], parts[2], parts[3], U(parts.shape[1])
     for _ in range(ROUNDS):
-        outside = 0.0
+        outside, level = outside_of(ends, count, away, inverse, weight, K), 0.0
         for j in range(count):
-            p[j], score[j], bend[j] = 0.0, 0.0, 0.0
-        for k in range(len(loc)):
-            if weight[k] > 0.0:
-                each = 1.0 / scale[k]
-                height = weight[k] * each / math.sqrt(2 * math.pi)
-                for j in range(count):
-                    z[j] = ((start - loc[k]) + ends[j]) * each
-                    t = height * math.exp(-0.5 * z[j] * z[j])
-                    p[j] += t
-                    score[j] -= t * z[j] * each
-                    bend[j] += t * (z[j] * z[j] - 1.0) * each * each
-                outside += weight[k] * outside_of(z, count)
-        level = 0.0
-        for j in range(count):
+            p[j], score[j], bend[j] = derivatives(ends[j], away, inverse, height, K)
             if not p[j] > TINY:
                 return math.nan
             f[j] = math.log(p[j])
@@ -345,10 +299,33 @@ def proved(
 
 
 @compiled(FORMULAS)
+def doublings(far: Any) -> int:
+    """How often the distance of the nodes on a side has to double, from 1 on, for them to come so far."""
+    wide, reach = 0, float(SIDE)
+    while reach < far and wide <= DOUBLINGS:
+        wide, reach = wide + 1, 0.0
+        for i in range(SIDE):
+            reach += 2.0 ** (i * (wide + 1) // SIDE)
+    return wide
+
+
+@compiled(FORMULAS)
 def nodes(
-    grid: Doubles, begin: Any, end: Any, unit: Any, loc: Doubles, scale: Doubles, weight: Doubles
+    grid: Doubles,
+    begin: Any,
+    end: Any,
+    unit: Any,
+    loc: Doubles,
+    scale: Doubles,
+    weight: Doubles,
+    parts: Doubles,
+    runs: Doubles,
 ) -> Any:
-    """The nodes for a mixture with locations from `begin` to `end`, and its values there; how many, or 0: too many."""
+    """The nodes for a mixture with locations from `begin` to `end`, and its values there; how many, or 0: too many.
+
+    `parts` are its components, laid out from `begin`; `runs` (3, as many) is memory. Nodes between the locations are
+    even, and those on either side at the same distance, which doubles as often as is needed to come out far enough.
+    """
     left, right = 0.0, 0.0
     for k in range(len(loc)):
         if weight[k] > 0.0:
@@ -359,22 +336,23 @@ def nodes(
         return 0
     inner = math.ceil(length / CELL)
     n = inner + 1 + 2 * SIDE
-    y, f, slope, bend, p = grid[0], grid[1], grid[2], grid[3], grid[4]
+    y, h = grid[0], length / inner if inner > 0 else CELL
+    for i in range(inner + 1):
+        y[SIDE + i] = i * h
+    wide = doublings(max(left, right) / h)
+    if wide <= DOUBLINGS and length <= STRAIGHT:
+        for i in range(SIDE):
+            step = h * 2.0 ** (i * (wide + 1) // SIDE)
+            y[SIDE - 1 - i], y[SIDE + inner + 1 + i] = y[SIDE - i] - step, y[SIDE + inner + i] + step
+        walked(grid, SIDE, n - 1, unit, parts, runs)
+        walked(grid, SIDE - 1, 0, unit, parts, runs)
+        return n
     for i in range(SIDE):
         t = (SIDE - i) / SIDE
         even = CELL * SIDE * t
         y[i] = -(even + max(left - CELL * SIDE, 0.0) * t**4 if left > CELL * SIDE else left * t)
         y[n - 1 - i] = length + (even + (right - CELL * SIDE) * t**4 if right > CELL * SIDE else right * t)
-    for i in range(inner + 1):
-        y[SIDE + i] = length * i / inner if inner > 0 else 0.0
-    for i in range(n):
-        p[i], slope[i], bend[i] = 0.0, 0.0, 0.0
-    for k in range(len(loc)):
-        if weight[k] > 0.0:
-            each = unit / scale[k]
-            height = weight[k] * each / math.sqrt(2 * math.pi)
-            add_component(y, (begin - loc[k]) / scale[k], each, height, p, slope, bend, U(n))
-    relative(p, f, slope, bend, U(n))
+    on_nodes(grid, n, unit, parts)
     return n
 
 
@@ -417,7 +395,9 @@ def regions(
     """
     most = low.shape[1]
     grid, fine = np.empty((7, NODES)), np.empty((7, NODES))
-    work, ends = np.empty((5, most)), np.empty(most)
+    work, ends = np.empty((4, most)), np.empty(most)
+    parts = np.empty((PARTS, -(-loc.shape[1] // LANES) * LANES))
+    runs = np.empty((3, parts.shape[1]))
     for b in range(first, last):
         level[b], count[b], start[b] = math.nan, 0, math.nan
         if not LEAST <= log_alpha[b] <= MOST:
@@ -427,7 +407,8 @@ def regions(
             if weight[b, k] > 0.0:
                 begin, end = min(begin, loc[b, k]), max(end, loc[b, k])
                 unit = min(unit, scale[b, k])
-        n = nodes(grid, begin, end, unit, loc[b], scale[b], weight[b])
+        laid_out(begin, loc[b], scale[b], weight[b], parts)
+        n = nodes(grid, begin, end, unit, loc[b], scale[b], weight[b], parts, runs)
         for turn in range(2 if n > 0 else 0):
             if turn == 0:
                 own = sketch(grid, n, log_alpha[b], ends)
@@ -438,7 +419,7 @@ def regions(
                 continue
             for j in range(own):
                 low[b, j] = ends[j] * unit
-            u = polished(begin, unit, loc[b], scale[b], weight[b], log_alpha[b], low[b], score[b], own, work)
+            u = polished(unit, parts, log_alpha[b], low[b], score[b], own, work)
             if math.isnan(u):
                 continue
             for j in range(own):
