@@ -5,14 +5,17 @@ Modules with such loops import numba at their top, and are imported where they a
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import logging
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from itertools import pairwise
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import torch
 
@@ -36,12 +39,26 @@ def compiled(liberties: set[str]) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         how: dict[str, Any] = {"fastmath": liberties, "error_model": "numpy", "nogil": True}
         try:
-            out: F = njit(cache=True, **how)(function)
+            out = njit(cache=True, **how)(function)
         except RuntimeError:  # no such folder
-            out = njit(**how)(function)
-        return out
+            return cast(F, njit(**how)(function))
+        with suppress(AttributeError):  # of another numba
+            kept = out._cache._cache_file
+            kept._source_stamp = (kept._source_stamp, sources())
+        return cast(F, out)
 
     return decorate
+
+
+@cache
+def sources() -> str:
+    """What all loops of the package are written as.
+
+    numba knows of the file of a function when it was changed, but not of files whose functions it calls: what it kept
+    would go on with what they were.
+    """
+    files = sorted(Path(__file__).parents[1].glob("**/compiled/*.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def instruction(meaning: Callable[..., Any]) -> Any:

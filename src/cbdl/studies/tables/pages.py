@@ -230,7 +230,8 @@ def of_foreign(runs: Sequence[Runs]) -> Part:
         header=("table", "clean", "floor", "shifted", "scrambled", "AUROC", "doubt's", "ensemble's", "bde's"),
         rows=tuple(rows),
         lessons=(
-            "Nats, means over test rows; floor: what Monte Carlo noise alone would show on the clean ones; AUROC: shifted / scrambled against clean, of the credal set's epistemic "
+            "Nats, means over test rows; floor: what Monte Carlo noise alone would show on the clean ones. "
+            "AUROC: shifted / scrambled against clean, of the credal set's epistemic "
             "uncertainty, of the largest doubt of a member about its parameters (`decomposition()`), and of the spread "
             "of the networks of a deep ensemble and of bde.",
         ),
