@@ -305,9 +305,11 @@ def test_the_decision_is_the_rule_that_is_asked_for(place):
             best = credal.decide("maximin", single=True)
             assert [row["decision"] for row in maximin] == [LEVELS[j] for j in best]
         else:
-            np.testing.assert_allclose([row["decision"] for row in mean], credal.mean().mean(1), rtol=1e-9)
+            # commands evaluate networks in single precision: rounding of some layers, relative to outcomes of about 1
+            close = {"rtol": 1e-5, "atol": 1e-5}
+            np.testing.assert_allclose([row["decision"] for row in mean], credal.mean().mean(1), **close)
             best = credal.decide("maximin", single=True)
-            np.testing.assert_allclose([row["decision"] for row in maximin], best, rtol=1e-6)
+            np.testing.assert_allclose([row["decision"] for row in maximin], best, **close)
 
 
 def test_ends_are_rounded_outwards_to_what_outcomes_can_be(place):

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import log_ndtr, ndtri_exp
 
 from cbdl.credal import CredalSet
 from cbdl.evaluate.conformal import Conformity
@@ -31,6 +30,8 @@ def carried(needed: Conformity, without: CredalSet, whole: CredalSet, counts: Do
     without, whole: what both say about the same rows, (rows,) sets on the line
     counts:         (rows,) how often each row counts
     """
+    from scipy.special import log_ndtr  # takes long to import, and few need it
+
     own = _quantile(np.log1p(-LEVELS))
     before, after = _contents(without, counts), _contents(whole, counts)
     moved = _line(_line(_quantile(needed.log_survival), own, before), after, own)
@@ -52,6 +53,8 @@ def _contents(sets: CredalSet, counts: Doubles) -> Doubles:
 
 def _quantile(log_survival: Doubles) -> Doubles:
     """z such that a standard Normal is beyond +-z with this probability."""
+    from scipy.special import ndtri_exp  # as above
+
     return -np.asarray(ndtri_exp(np.minimum(log_survival, -np.finfo(float).tiny) - np.log(2)))
 
 
