@@ -17,6 +17,7 @@ from cbdl.bayes.cohort import Cohort, Member
 from cbdl.bayes.data import Data, prepare
 from cbdl.bayes.learned import Part
 from cbdl.bayes.train import Interrupted, Run
+from cbdl.evaluate.conformal import Conformity, conformity
 from cbdl.steps.left_out import folds_for
 
 
@@ -247,3 +248,24 @@ def test_a_pickled_model_keeps_its_members_and_forgets_its_rows() -> None:
     made = pickle.loads(pickle.dumps(model().fit(*rows(), folds=3)))
     with pytest.raises(ValueError, match="right after fit"):
         made.left_out()
+
+
+def test_rows_of_no_weight_have_no_say_in_calibration() -> None:
+    """Every third of 600 rows, which are just those that a third of them would be compared on."""
+    X, y = rows(600)
+    weights = np.ones(600)
+    weights[::3] = 0
+    levels = model(method=BRIEF).fit(X, y, folds=3, sample_weight=weights).conformity()
+    assert levels.counts.tolist() == [1.0] * 400
+    Conformity.from_json(levels.to_json())  # which refuses counts of 0
+
+
+def test_levels_of_folds_are_carried_to_the_members_that_stay_and_those_of_weights_are_not() -> None:
+    X, y = rows(60)
+    fitted = model().fit(X, y, folds=3)
+    for how, moved in (("folds", True), ("weights", False)):
+        fitted._left_out = fitted._left_out if how == "folds" else None
+        left = fitted.left_out(how)  # type: ignore[arg-type]
+        needed = conformity(left.predictive.credal_set(fitted.learned.members, None), y[left.rows.numpy()])
+        same = np.allclose(fitted.conformity(how).log_survival, needed.log_survival, rtol=1e-3)  # type: ignore[arg-type]
+        assert same != moved

@@ -174,18 +174,18 @@ def contaminated_by_folds(parts: Sequence[Part], data: Data, seed: int, members:
 
 def levels(left: LeftOut, learned: Learned, data: Data, form: Form) -> Conformity:
     """The levels that regions of the members `learned` need to hold outcomes that they have not seen."""
-    places = left.rows.to(data.y.device)
+    own = left.counts.nonzero()[:, 0]  # rows of no weight have no say
+    places, counts = left.rows[own].to(data.y.device), left.counts[own].numpy()
     y = data.y[places].cpu()
     if learned.space == "real":
         y = y * data.targets.scale.cpu() + data.targets.loc.cpu()
-    sets = left.predictive.in_form(form).credal_set(learned.members, None)
-    needed = conformity(sets, y.numpy(), left.counts.numpy(), left.how)
+    sets = left.predictive.at(own).in_form(form).credal_set(learned.members, None)
+    needed = conformity(sets, y.numpy(), counts, left.how)
     if left.way == "weights" or not isinstance(sets, MixtureCredalSet | NormalCredalSet):
         return needed
     some = slice(None, None, -(-len(places) // COMPARED))
     numbers = predict(learned, data.x[places[some]], DRAWS, form, floor=False)
-    whole = numbers.credal_set(learned.members, None)
-    return carried(needed, sets[some], whole, left.counts[some].numpy())
+    return carried(needed, sets[some], numbers.credal_set(learned.members, None), counts[some])
 
 
 def _without(part: Part, fold: int) -> Part:
