@@ -22,7 +22,12 @@ class Plan:
         """How the members of a line-up are trained; what others alone have is as by default, so that a change of it
         trains nobody else anew."""
         own = self.trainings[source]
-        theirs: dict[str, LineUp] = {"temperature": "mean field", "dropout": "dropout", "least": "robust"}
+        theirs: dict[str, LineUp] = {
+            "temperature": "mean field",
+            "initial_scale": "mean field",
+            "dropout": "dropout",
+            "least": "robust",
+        }
         usual = {name: getattr(Training, name) for name, whose in theirs.items() if whose != line_up}
         return replace(own, **usual)
 
@@ -38,7 +43,7 @@ ones have 74.3 to 74.8 %; that of the worst half was 4.7 points behind."""
 _LEARNING = {
     "mnist": _GREY,
     "fashion": _GREY,
-    "cifar": replace(_COLOUR, mirrored=True),
+    "cifar": replace(_COLOUR, mirrored=True, initial_scale=0.001),
     "svhn": _COLOUR,  # the mirror image of a digit is none
 }
 _MANY = Sizes(corrupted=300, shifted=1000)
