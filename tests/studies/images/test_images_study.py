@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import cbdl
 from calls import called
 from cbdl import plots
 from cbdl.studies.images import answers, members, published, published_noises, runs
@@ -70,19 +71,32 @@ def test_ours_knows_what_is_foreign_and_the_papers_variance_falls_with_doubt(smo
         assert foreign["EBNN label"][rows]["aleatoric"] > foreign["EBNN label"]["clean"]["aleatoric"]
 
 
-def test_temperature_dropout_and_least_share_are_those_of_their_own_members():
+def test_temperature_initial_scale_dropout_and_least_share_are_those_of_their_own_members():
     """So that another one trains nobody else anew: what members are kept by names how they were trained."""
     plan = PLANS["cpu"]
     for source, own in plan.trainings.items():
-        plain = replace(own, temperature=1.0, dropout=0.1, least=0.5)
+        plain = replace(own, temperature=1.0, initial_scale=0.01, dropout=0.1, least=0.5)
         own_of = {
-            "mean field": {"temperature": own.temperature},
+            "mean field": {"temperature": own.temperature, "initial_scale": own.initial_scale},
             "dropout": {"dropout": own.dropout},
             "robust": {"least": own.least},
         }
         for line_up in LINE_UPS:
             assert plan.training(source, line_up) == replace(plain, **own_of.get(line_up, {}))
     assert plan.training("cifar", "mean field").temperature < 1
+
+
+def test_mean_field_members_of_cifar_start_narrow_and_all_others_as_by_default():
+    plan = PLANS["cpu"]
+    images = cbdl.data.load("digits", "train").sized(16, "resize")
+    scales = {}
+    for source, own in plan.trainings.items():
+        how = replace(plan.training(source, "mean field"), net="lenet")
+        method = members.model_for("mean field", 0, how, images, 0).method
+        assert (method.initial_scale, method.temperature) == (own.initial_scale, own.temperature)
+        scales[source] = method.initial_scale
+    usual = cbdl.MeanField().initial_scale
+    assert scales == dict.fromkeys(plan.trainings, usual) | {"cifar": 0.001}
 
 
 def test_the_background_is_asked_of_networks_alone():

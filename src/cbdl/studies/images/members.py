@@ -51,6 +51,8 @@ class Training:
     schedule: Literal["cosine", "one-cycle"] = "cosine"
     temperature: float = 1.0
     """Of the mean-field members: the weight of KL(q || prior) / N; 1 is Bayes' rule."""
+    initial_scale: float = 0.01
+    """Of the mean-field members: the standard deviation that every parameter starts with."""
     dropout: float = 0.1
     least: float = 0.5
     """Of the robust members: the smallest share of worst rows that one of them learns from."""
@@ -98,7 +100,12 @@ def model_for(line_up: LineUp, place: int, how: Training, images: Images, seed: 
     if line_up == "mean field":
         prior = cbdl.priors.seeded(PRIOR, LINE_UPS[line_up], seed=1000 * seed)[place]
         method = MeanField(
-            how.epochs, how.batch, how.rate, temperature=how.temperature, schedule=how.schedule
+            how.epochs,
+            how.batch,
+            how.rate,
+            temperature=how.temperature,
+            schedule=how.schedule,
+            initial_scale=how.initial_scale,
         )
     elif line_up == "robust":
         plain = cbdl.constructions.robust(net, LINE_UPS[line_up], how.least)[place]

@@ -22,7 +22,12 @@ class Plan:
         """How the members of a line-up are trained; what others alone have is as by default, so that a change of it
         trains nobody else anew."""
         own = self.trainings[source]
-        theirs: dict[str, LineUp] = {"temperature": "mean field", "dropout": "dropout", "least": "robust"}
+        theirs: dict[str, LineUp] = {
+            "temperature": "mean field",
+            "initial_scale": "mean field",
+            "dropout": "dropout",
+            "least": "robust",
+        }
         usual = {name: getattr(Training, name) for name, whose in theirs.items() if whose != line_up}
         return replace(own, **usual)
 
@@ -35,10 +40,14 @@ _COLOUR = Training(
 61 % right, at 0.1 72.6 %, at 0.01 74.0 %, which is what deterministic networks have. With dropout at a rate of 0.05
 they have 70.5 %, at 0.02 72.0 %, at 0.01 73.9 %. The robust member of the worst 80 % has 74.6 % right where ordinary
 ones have 74.3 to 74.8 %; that of the worst half was 4.7 points behind."""
+_NARROW = 0.001
+"""What every parameter of mean-field members of CIFAR-10 starts with as its standard deviation: of 8,000 validation
+rows, after 10,000 training rows, four of them have 68.2 % right, deterministic networks 68.5 %; from 0.01, which is two
+fifths of the deviation of the weights that the widest layer starts with, 67.1 %. They grow, to 0.01 in the mean."""
 _LEARNING = {
     "mnist": _GREY,
     "fashion": _GREY,
-    "cifar": replace(_COLOUR, mirrored=True),
+    "cifar": replace(_COLOUR, mirrored=True, initial_scale=_NARROW),
     "svhn": _COLOUR,  # the mirror image of a digit is none
 }
 _MANY = Sizes(corrupted=300, shifted=1000)
