@@ -367,6 +367,14 @@ def test_all_columns_with_missing_values_are_named_in_one_message(tmp_path):
     assert "--impute" in err
 
 
+def test_columns_without_any_value_are_named_with_what_to_type(tmp_path):
+    path = table(tmp_path / "t.csv", {"u": [""] * 60, "v": ["NA"] * 60, "x": X, "y": Y})
+    code, _, err = fitted(path)
+    assert code == 1
+    assert "columns 'u', 'v' have no value at all; leave them out with --drop u --drop v" in err
+    assert fitted(path, "--drop", "u", "--drop", "v")[0] == 0
+
+
 # --- files as people save them --------------------------------------------------------------------------------
 
 

@@ -165,7 +165,11 @@ def _check_missing(table: Chunk, names: Sequence[str], wishes: Wishes) -> None:
     void = [name for name, at in gone.items() if len(at) == size]
     if void:
         drop = " ".join(f"--drop {name}" for name in void)
-        raise TableError(f"column {named(void)} has no value at all; leave it out with {drop}")
+        one = len(void) == 1
+        raise TableError(
+            f"{'column' if one else 'columns'} {named(void)} {'has' if one else 'have'} no value at all; leave "
+            f"{'it' if one else 'them'} out with {drop}"
+        )
     some = {name: at for name, at in gone.items() if len(at)}
     if some and not wishes.impute:
         each = "; ".join(
