@@ -63,6 +63,8 @@ def test_the_delimiter_is_the_one_of_the_header(tmp_path, delimiter):
         ("a,b\n1,2\n3\n", "line 3: 1 value for 2 columns"),
         ("a,b\n1,2\n3,4,5\n", "line 3: 3 values for 2 columns"),
         ('a,b\n1,2\n3,"4\n5,6\n', "line 3: a quote is opened and never closed"),
+        ('a,b\n1,2\n"3,4\n5,6\n', "line 3: a quote is opened and never closed"),
+        ('a,b\n1,"2"\n3\n', "line 3: 1 value for 2 columns"),
     ],
 )
 def test_a_file_that_is_no_table_is_refused_with_the_place(tmp_path, text, said):

@@ -313,6 +313,7 @@ def _explained(path: Path, header: _Header, error: Exception) -> TableError:
             for row in reader:
                 count = reader.line_num
                 if row and len(row) != len(header.names):
+                    _check_quotes(path, header)
                     return TableError(
                         f"{path}, line {count}: {many(len(row), 'value')} for {many(len(header.names), 'column')} "
                         f"(delimiter {header.delimiter!r}; --delimiter says another)"
