@@ -198,6 +198,25 @@ def test_every_option_that_changes_answers_is_in_the_log(place):
     assert own == fields | {"delimiter", "encoding", "digits"}
 
 
+def test_a_request_that_came_to_nothing_is_in_nobodys_way(place, tmp_path):
+    out = tmp_path / "out"
+    code, said, _ = predict(place, out, "--keep", "nope")
+    assert (code, said, names(out)) == (1, f"{out}: 0 files, 0 rows\n", [LOG])
+    assert predict(place, out, "--keep", "x")[:2] == (0, f"{out}: 4 files, 126 rows\n")
+    assert predict(place, out, "--keep", "x")[1] == f"{out}: 4 files (4 of them there already), 126 rows\n"
+    assert predict(place, out, "--keep", "nope")[0] == 2, "there are answers now"
+
+
+def test_tables_are_named_as_they_were_given(place, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(Path("in/a.csv"), 3, 0)
+    Path("in/b.csv").write_text("")
+    code, _, err = predict(place, Path("out"), tables="in")
+    assert code == 1
+    assert "\nin/b.csv is empty" in err
+    assert str(tmp_path) not in err
+
+
 def test_answers_of_another_model_are_not_taken_for_done(place, tmp_path):
     predict(place, tmp_path / "out")
     other = tmp_path / "other"
