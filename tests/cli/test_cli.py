@@ -432,6 +432,20 @@ def test_a_closed_pipe_is_not_an_accident(place, tmp_path):
     assert err == ""
 
 
+@pytest.mark.parametrize(
+    "command", [["evaluate", "classes", "classes.csv"], ["info", "classes"], ["data", "list"], ["fit", "--help"]]
+)
+def test_a_pipe_that_nobody_reads_is_not_an_accident(place, command):
+    command = [place / word if word.startswith("classes") else word for word in command]
+    reader, writer = os.pipe()
+    os.close(reader)
+    ran = subprocess.run(
+        [sys.executable, "-m", "cbdl", *map(str, command)], stdout=writer, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writer)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+
+
 def test_ctrl_c_while_predicting_writes_nothing(place, tmp_path, monkeypatch):
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt

@@ -40,8 +40,15 @@ MOST = 12
 """Values of a setting that are shown; of more, how many there are."""
 
 
+class _Pipe(Console):
+    """A console that leaves it to the command what a reader that has seen enough means."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def _console() -> Console:
-    return Console(highlight=False, soft_wrap=False, markup=False)
+    return _Pipe(highlight=False, soft_wrap=False, markup=False)
 
 
 def _pairs(title: str, rows: Iterable[tuple[str, str]]) -> None:
