@@ -464,6 +464,14 @@ def test_a_large_target_is_named(tmp_path):
     assert "the target 'y' holds 1e+300" in err
 
 
+def test_an_outcome_too_large_to_be_scored_is_named(tmp_path):
+    assert fitted(table(tmp_path / "t.csv", {"x": X, "y": X}))[0] == 0
+    path = table(tmp_path / "u.csv", {"x": X, "y": [*X[:-1], -1e200]})
+    code, out, err = called("evaluate", tmp_path / "model", path)
+    assert (code, out) == (1, "")
+    assert "the target 'y' in row 60 is -1e+200, too large a number to compute with" in err
+
+
 def test_a_fit_that_diverged_says_so_and_does_not_block_the_next(tmp_path):
     path = table(tmp_path / "t.csv", {"x": X, "y": Y})
     with pytest.warns(UserWarning, match="was stopped at step 0"):

@@ -48,6 +48,12 @@ class Target:
                 f"the target {self.name!r} in row {first_row + at} is {cell[at].as_py()!r}, which the model cannot "
                 f"predict; it knows {known}"
             )
+        if self.task == "regression" and too_wide(float(values.min()), float(values.max())):
+            at = int(np.abs(values).argmax())
+            raise TableError(
+                f"the target {self.name!r} in row {first_row + at} is {values[at]:g}, too large a number to compute "
+                "with; correct it"
+            )
         return values
 
     def other_task(self, y: Labels) -> Task | None:
