@@ -510,6 +510,22 @@ def test_a_place_that_cannot_be_written_is_told_before_answering(tmp_path, monke
     assert f"--out is {place}, where nothing can be written" in " ".join(err.split())
 
 
+def test_a_place_that_cannot_be_written_is_told_before_a_report(tmp_path, monkeypatch):
+    path = table(tmp_path / "t.csv", {"x": X, "y": Y})
+    assert fitted(path)[0] == 0
+    monkeypatch.setattr("cbdl.report.tabular.report", None)
+    monkeypatch.setattr("cbdl.studies.study.Context", None)
+    for place, command in (
+        ("/proc/r.html", ("report", tmp_path / "model", path)),
+        (path / "a" / "r.html", ("report", tmp_path / "model", path)),
+        ("/proc/demo", ("demo",)),
+        ("/proc/demo/deep", ("study", "demo", "--profile", "smoke")),
+    ):
+        code, out, err = called(*command, "--out", place)
+        assert (code, out) == (2, "")
+        assert f"--out is {place}, where nothing can be written" in " ".join(err.split())
+
+
 def test_a_folder_without_permission_is_told_before_training(tmp_path, monkeypatch):
     path = table(tmp_path / "t.csv", {"x": X, "y": Y})
     closed = tmp_path / "closed"
