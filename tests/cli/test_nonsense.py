@@ -120,6 +120,13 @@ def test_numbers_with_another_unit_are_no_names(tmp_path, spelled):
     assert fitted(path, "--drop", "weight")[0] == 0
 
 
+def test_letters_of_a_currency_before_numbers_are_told(tmp_path):
+    path = table(tmp_path / "t.csv", {"x": X, "cost": [f"USD {1000 * (3 + v):,.2f}" for v in X], "y": Y})
+    code, _, err = fitted(path)
+    assert code == 1
+    assert "column 'cost' holds numbers with 'USD' before each" in err
+
+
 def test_points_are_thousands_where_the_decimal_sign_is_said_to_be_a_comma(tmp_path):
     spelled = [f"{300 + 40 * i:,}".replace(",", ".") for i in range(60)]
     path = table(
@@ -207,6 +214,17 @@ def test_a_date_that_may_be_american_is_asked_about(tmp_path):
     code, _, err = fitted(path, "--date", "day")
     assert code == 1
     assert "may be %d/%m/%Y or %m/%d/%Y" in err
+
+
+@pytest.mark.parametrize(("end", "form"), [("", "%H:%M"), (":30", "%H:%M:%S")])
+def test_the_hour_of_times_of_the_day_is_offered(tmp_path, end, form):
+    times = [f"{7 * i % 24:02d}:{13 * i % 60:02d}{end}" for i in range(60)]
+    path = table(tmp_path / "t.csv", {"at": times, "x": X, "y": Y})
+    code, _, err = fitted(path)
+    assert code == 1
+    assert f"column 'at' holds times of the day ('00:00{end}'): use the hour with --date at:{form}" in err
+    assert fitted(path, "--date", f"at:{form}")[0] == 0
+    assert columns_of(path)["at"]["parts"] == ["hour"]
 
 
 def test_parts_of_dates_are_those_of_the_calendar(tmp_path):

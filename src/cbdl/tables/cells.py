@@ -66,6 +66,8 @@ FORMATS = (
     "%B %d, %Y",
 )
 """Ways to write a date that are told by themselves."""
+TIMES = ("%H:%M", "%H:%M:%S")
+"""Ways to write a time of the day."""
 ISO = tuple(form for form in FORMATS if form.startswith("%Y-"))
 """Those in which a column that held dates, not text, is read from a file of text."""
 
