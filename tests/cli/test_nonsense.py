@@ -506,6 +506,18 @@ def test_a_fit_that_diverged_says_so_and_does_not_block_the_next(tmp_path):
     assert called(*arguments, *FAST)[0] == 0
 
 
+def test_a_member_that_failed_is_told_once_whatever_its_chains_and_folds(tmp_path):
+    path = table(tmp_path / "t.csv", {"x": X, "y": X})
+    priors = ["--prior", "normal:0:1", "--prior", "normal:1e300:1"]
+    with pytest.warns(UserWarning, match="was stopped at step 0") as heard:
+        code = called("fit", path, "--target", "y", "--out", tmp_path / "m", "--steps", "60", *priors)[0]
+    assert code == 0
+    stopped = [str(w.message).partition(":")[0] for w in heard if "was stopped" in str(w.message)]
+    assert stopped == [
+        f"member (prior 1, likelihood {s}) was stopped at step 0 (epoch 0, batch 0)" for s in range(2)
+    ]
+
+
 @pytest.mark.parametrize("place", ["/proc/nix/model", "t.csv/model"])
 def test_a_place_that_cannot_be_written_is_told_before_training(tmp_path, monkeypatch, place):
     monkeypatch.chdir(tmp_path)
