@@ -266,7 +266,10 @@ def test_two_runs_do_not_write_to_one_folder(place, tmp_path):
             "for in/a.csv and for twin/a.csv would both be out/a.csv",
         ),
         ("predict model in/b.parquet twin/b.csv --out out --format csv", "would both be out/b.csv"),
-        ("predict model in/a.csv --out p.csv --engine ray", "--engine is for several tables"),
+        (
+            "predict model in/a.csv --out p.csv --engine ray",
+            "--engine ray is for several tables; in/a.csv is one: leave it out",
+        ),
         ("predict model in/a.csv --out p.csv --format csv", "--format is for several tables"),
         ("predict train.csv in --out out", "not a folder"),
     ],
@@ -313,6 +316,7 @@ def test_progress_goes_to_stderr(place, tmp_path, monkeypatch):
     assert code == 0
     assert [line.split(",")[0] for line in err.splitlines()] == [f"{i} of 4 tables" for i in range(1, 5)]
     assert "126 rows" in err
+    assert [" s left" in line for line in err.splitlines()] == [False, True, True, False]
     assert "of 4" not in out
 
 
