@@ -114,7 +114,11 @@ def test_defaults_that_help_spells_out_are_those_of_the_recipe():
         about = words[words.index(f"{option} <") :]
         assert about[about.index("[default: ") :].startswith(f"[default: {default}"), command
     words = " ".join(called("fit", "--help")[1].split())
-    lengths = [recipe.steps(rows, task) for task in ("classification", "regression") for rows in range(50, 60_000, 50)]
+    lengths = [
+        recipe.steps(rows, task)
+        for task in ("classification", "regression")
+        for rows in range(50, 60_000, 50)
+    ]
     assert f"{min(lengths)} to {max(lengths)} by the task and the number of rows" in words
     layers = f"mlp:16,16; a third layer from {recipe.MANY} rows on; for numbers a fourth above {recipe.MORE}]"
     assert layers in words
@@ -433,7 +437,8 @@ def test_a_closed_pipe_is_not_an_accident(place, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command", [["evaluate", "classes", "classes.csv"], ["info", "classes"], ["data", "list"], ["fit", "--help"]]
+    "command",
+    [["evaluate", "classes", "classes.csv"], ["info", "classes"], ["data", "list"], ["fit", "--help"]],
 )
 def test_a_pipe_that_nobody_reads_is_not_an_accident(place, command):
     command = [place / word if word.startswith("classes") else word for word in command]

@@ -52,8 +52,8 @@ def fit(
         list[str] | None,
         typer.Option(
             metavar="NET",
-            help="Once for each network, by its hidden layers. [default: mlp:16,16; a third layer from 500 rows on; for "
-            "numbers a fourth above 1000]",
+            help="Once for each network, by its hidden layers. [default: mlp:16,16; a third layer from 500 rows on; "
+            "for numbers a fourth above 1000]",
         ),
     ] = None,
     drop: Annotated[
@@ -77,7 +77,9 @@ def fit(
     ] = False,
     steps: Annotated[
         int | None,
-        typer.Option(min=60, help="Length of the training; 5000 to 25000 by the task and the number of rows."),
+        typer.Option(
+            min=60, help="Length of the training; 5000 to 25000 by the task and the number of rows."
+        ),
     ] = None,
     plausible: Annotated[
         float | None,

@@ -115,9 +115,7 @@ def opened(out: Path, head: Head, answers: Sequence[Path]) -> Iterator[Log]:
         difference = head.differs(own)
         if difference is not None:
             if any(p.exists() for p in (*answers, *(out / name for name in entries))):
-                raise UsageError(
-                    f"{out} holds answers made {difference}; choose another --out, or remove it"
-                )
+                raise UsageError(f"{out} holds answers made {difference}; choose another --out, or remove it")
             # a request that came to nothing is in nobody's way
             content, entries = _first(head).encode(), {}
             file.seek(0)
