@@ -366,6 +366,11 @@ def test_labels_of_one_number_are_one_class(tmp_path):
     assert (code, summary["classes"]) == (0, ["0", "1"])
 
 
+def test_a_zero_has_no_sign(tmp_path):
+    path = table(tmp_path / "t.csv", {"x": X, "y": ["-0.0", "0.0", "1.0"] * 20})
+    assert fitted(path)[1]["classes"] == ["0", "1.0"]
+
+
 def test_the_target_cannot_be_dropped(tmp_path):
     path = table(tmp_path / "t.csv", {"x": X, "y": Y})
     code, _, err = fitted(path, "--drop", "y")
@@ -383,6 +388,17 @@ def test_all_columns_with_missing_values_are_named_in_one_message(tmp_path):
         ("x2", "3"),
     ]
     assert "--impute" in err
+
+
+def test_words_that_are_read_as_missing_values_are_told(tmp_path):
+    """A class or a category may be called "none"."""
+    rule = "Words that are read as missing values: 'none'"
+    words = ["none", "some"] * 30
+    assert rule in fitted(table(tmp_path / "t.csv", {"x": X, "y": words}))[2]
+    assert rule in fitted(table(tmp_path / "t.csv", {"x": X, "c": words, "y": Y}))[2]
+    err = fitted(table(tmp_path / "t.csv", {"x": X, "c": ["", "some"] * 30, "y": Y}))[2]
+    assert "column 'c' has 30 missing values" in err
+    assert "are read as" not in err
 
 
 def test_columns_without_any_value_are_named_with_what_to_type(tmp_path):

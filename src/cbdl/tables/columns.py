@@ -180,8 +180,14 @@ def _check_missing(table: Chunk, names: Sequence[str], wishes: Wishes) -> None:
         )
         raise TableError(
             f"{each}. Remove the rows, leave columns out with --drop, or add --impute to fill in the median or the "
-            "most frequent value"
+            f"most frequent value{read_as_missing(*(table[name] for name in some))}"
         )
+
+
+def read_as_missing(*columns: Any) -> str:
+    """That words of these columns are read as missing values, where some are: one may have meant a category by them."""
+    words = set().union(*map(cells.words_for_missing, columns))
+    return f". Words that are read as missing values: {named(sorted(words))}" if words else ""
 
 
 def _first(at: Rows) -> str:
