@@ -305,9 +305,12 @@ def test_the_decision_is_the_rule_that_is_asked_for(place):
             best = credal.decide("maximin", single=True)
             assert [row["decision"] for row in maximin] == [LEVELS[j] for j in best]
         else:
-            np.testing.assert_allclose([row["decision"] for row in mean], credal.mean().mean(1), rtol=1e-9)
+            near = 3e-6 * frame().value.std()  # networks are asked in single precision
+            np.testing.assert_allclose(
+                [row["decision"] for row in mean], credal.mean().mean(1), rtol=0, atol=near
+            )
             best = credal.decide("maximin", single=True)
-            np.testing.assert_allclose([row["decision"] for row in maximin], best, rtol=1e-6)
+            np.testing.assert_allclose([row["decision"] for row in maximin], best, rtol=0, atol=near)
 
 
 def test_ends_are_rounded_outwards_to_what_outcomes_can_be(place):
