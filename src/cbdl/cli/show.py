@@ -20,6 +20,7 @@ SCORES: dict[str, str] = {
     "size": "size of the region",
     "unknown": "rows with words never seen",
     "missing": "rows with missing values",
+    "imputed": "rows with values filled in",
     "abstained": "share of rows that abstain",
     "aleatoric": "noise in the data (aleatoric)",
     "epistemic": "ignorance (epistemic)",
