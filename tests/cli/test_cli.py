@@ -113,6 +113,16 @@ def test_defaults_that_help_spells_out_are_those_of_the_recipe():
         words = " ".join(called(command, "--help")[1].split())
         about = words[words.index(f"{option} <") :]
         assert about[about.index("[default: ") :].startswith(f"[default: {default}"), command
+    words = " ".join(called("fit", "--help")[1].split())
+    lengths = [
+        recipe.steps(rows, task)
+        for task in ("classification", "regression")
+        for rows in range(50, 60_000, 50)
+    ]
+    assert f"{min(lengths)} to {max(lengths)} by the task and the number of rows" in words
+    layers = f"mlp:16,16; a third layer from {recipe.MANY} rows on; for numbers a fourth above {recipe.MORE}]"
+    assert layers in words
+    assert [len(recipe.hidden(rows, "regression")[0]) for rows in (499, 500, 1000, 1001)] == [2, 3, 3, 4]
 
 
 def test_the_list_of_commands_says_what_they_say_themselves():
@@ -424,6 +434,21 @@ def test_a_closed_pipe_is_not_an_accident(place, tmp_path):
     ran.stderr.close()
     assert ran.wait(timeout=60) == 0
     assert err == ""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["evaluate", "classes", "classes.csv"], ["info", "classes"], ["data", "list"], ["fit", "--help"]],
+)
+def test_a_pipe_that_nobody_reads_is_not_an_accident(place, command):
+    command = [place / word if word.startswith("classes") else word for word in command]
+    reader, writer = os.pipe()
+    os.close(reader)
+    ran = subprocess.run(
+        [sys.executable, "-m", "cbdl", *map(str, command)], stdout=writer, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writer)
+    assert (ran.returncode, ran.stderr) == (0, b"")
 
 
 def test_ctrl_c_while_predicting_writes_nothing(place, tmp_path, monkeypatch):

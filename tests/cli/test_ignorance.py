@@ -166,6 +166,14 @@ def test_a_model_that_was_trained_with_filled_values_fills_them_unless_asked(tmp
     hull, err = answered(tmp_path, "m", rows, "--missing", "hull")
     assert hull[0]["epistemic"] > plain[0][0]["epistemic"]
     assert "1 with missing values" in err
+    # evaluation counts them too
+    code, out, _ = called("evaluate", tmp_path / "m", tmp_path / "t.csv", "--json")
+    assert (code, json.loads(out)["imputed"], json.loads(out)["missing"]) == (0, len(data[::7]), 0)
+    out = called("evaluate", tmp_path / "m", tmp_path / "t.csv")[1]
+    assert f"rows with values filled in {len(data[::7])}" in " ".join(out.split())
+    assert "imputed" not in json.loads(
+        called("evaluate", tmp_path / "m", tmp_path / "t.csv", "--missing", "hull", "--json")[1]
+    )
 
 
 def test_the_bound_on_completions_is_said(place):

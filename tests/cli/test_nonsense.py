@@ -120,6 +120,13 @@ def test_numbers_with_another_unit_are_no_names(tmp_path, spelled):
     assert fitted(path, "--drop", "weight")[0] == 0
 
 
+def test_letters_of_a_currency_before_numbers_are_told(tmp_path):
+    path = table(tmp_path / "t.csv", {"x": X, "cost": [f"USD {1000 * (3 + v):,.2f}" for v in X], "y": Y})
+    code, _, err = fitted(path)
+    assert code == 1
+    assert "column 'cost' holds numbers with 'USD' before each" in err
+
+
 def test_points_are_thousands_where_the_decimal_sign_is_said_to_be_a_comma(tmp_path):
     spelled = [f"{300 + 40 * i:,}".replace(",", ".") for i in range(60)]
     path = table(
@@ -207,6 +214,17 @@ def test_a_date_that_may_be_american_is_asked_about(tmp_path):
     code, _, err = fitted(path, "--date", "day")
     assert code == 1
     assert "may be %d/%m/%Y or %m/%d/%Y" in err
+
+
+@pytest.mark.parametrize(("end", "form"), [("", "%H:%M"), (":30", "%H:%M:%S")])
+def test_the_hour_of_times_of_the_day_is_offered(tmp_path, end, form):
+    times = [f"{7 * i % 24:02d}:{13 * i % 60:02d}{end}" for i in range(60)]
+    path = table(tmp_path / "t.csv", {"at": times, "x": X, "y": Y})
+    code, _, err = fitted(path)
+    assert code == 1
+    assert f"column 'at' holds times of the day ('00:00{end}'): use the hour with --date at:{form}" in err
+    assert fitted(path, "--date", f"at:{form}")[0] == 0
+    assert columns_of(path)["at"]["parts"] == ["hour"]
 
 
 def test_parts_of_dates_are_those_of_the_calendar(tmp_path):
@@ -348,6 +366,11 @@ def test_labels_of_one_number_are_one_class(tmp_path):
     assert (code, summary["classes"]) == (0, ["0", "1"])
 
 
+def test_a_zero_has_no_sign(tmp_path):
+    path = table(tmp_path / "t.csv", {"x": X, "y": ["-0.0", "0.0", "1.0"] * 20})
+    assert fitted(path)[1]["classes"] == ["0", "1.0"]
+
+
 def test_the_target_cannot_be_dropped(tmp_path):
     path = table(tmp_path / "t.csv", {"x": X, "y": Y})
     code, _, err = fitted(path, "--drop", "y")
@@ -365,6 +388,25 @@ def test_all_columns_with_missing_values_are_named_in_one_message(tmp_path):
         ("x2", "3"),
     ]
     assert "--impute" in err
+
+
+def test_words_that_are_read_as_missing_values_are_told(tmp_path):
+    """A class or a category may be called "none"."""
+    rule = "Words that are read as missing values: 'none'"
+    words = ["none", "some"] * 30
+    assert rule in fitted(table(tmp_path / "t.csv", {"x": X, "y": words}))[2]
+    assert rule in fitted(table(tmp_path / "t.csv", {"x": X, "c": words, "y": Y}))[2]
+    err = fitted(table(tmp_path / "t.csv", {"x": X, "c": ["", "some"] * 30, "y": Y}))[2]
+    assert "column 'c' has 30 missing values" in err
+    assert "are read as" not in err
+
+
+def test_columns_without_any_value_are_named_with_what_to_type(tmp_path):
+    path = table(tmp_path / "t.csv", {"u": [""] * 60, "v": ["NA"] * 60, "x": X, "y": Y})
+    code, _, err = fitted(path)
+    assert code == 1
+    assert "columns 'u', 'v' have no value at all; leave them out with --drop u --drop v" in err
+    assert fitted(path, "--drop", "u", "--drop", "v")[0] == 0
 
 
 # --- files as people save them --------------------------------------------------------------------------------
@@ -456,6 +498,14 @@ def test_a_large_target_is_named(tmp_path):
     assert "the target 'y' holds 1e+300" in err
 
 
+def test_an_outcome_too_large_to_be_scored_is_named(tmp_path):
+    assert fitted(table(tmp_path / "t.csv", {"x": X, "y": X}))[0] == 0
+    path = table(tmp_path / "u.csv", {"x": X, "y": [*X[:-1], -1e200]})
+    code, out, err = called("evaluate", tmp_path / "model", path)
+    assert (code, out) == (1, "")
+    assert "the target 'y' in row 60 is -1e+200, too large a number to compute with" in err
+
+
 def test_a_fit_that_diverged_says_so_and_does_not_block_the_next(tmp_path):
     path = table(tmp_path / "t.csv", {"x": X, "y": Y})
     with pytest.warns(UserWarning, match="was stopped at step 0"):
@@ -470,6 +520,18 @@ def test_a_fit_that_diverged_says_so_and_does_not_block_the_next(tmp_path):
     assert err.startswith("Error: the training diverged")
     assert not list(tmp_path.glob("m*.run"))
     assert called(*arguments, *FAST)[0] == 0
+
+
+def test_a_member_that_failed_is_told_once_whatever_its_chains_and_folds(tmp_path):
+    path = table(tmp_path / "t.csv", {"x": X, "y": X})
+    priors = ["--prior", "normal:0:1", "--prior", "normal:1e300:1"]
+    with pytest.warns(UserWarning, match="was stopped at step 0") as heard:
+        code = called("fit", path, "--target", "y", "--out", tmp_path / "m", "--steps", "60", *priors)[0]
+    assert code == 0
+    stopped = [str(w.message).partition(":")[0] for w in heard if "was stopped" in str(w.message)]
+    assert stopped == [
+        f"member (prior 1, likelihood {s}) was stopped at step 0 (epoch 0, batch 0)" for s in range(2)
+    ]
 
 
 @pytest.mark.parametrize("place", ["/proc/nix/model", "t.csv/model"])
@@ -492,6 +554,22 @@ def test_a_place_that_cannot_be_written_is_told_before_answering(tmp_path, monke
     code, out, err = called("predict", tmp_path / "model", *[path] * (1 + several), "--out", place)
     assert (code, out) == (2, "")
     assert f"--out is {place}, where nothing can be written" in " ".join(err.split())
+
+
+def test_a_place_that_cannot_be_written_is_told_before_a_report(tmp_path, monkeypatch):
+    path = table(tmp_path / "t.csv", {"x": X, "y": Y})
+    assert fitted(path)[0] == 0
+    monkeypatch.setattr("cbdl.report.tabular.report", None)
+    monkeypatch.setattr("cbdl.studies.study.Context", None)
+    for place, command in (
+        ("/proc/r.html", ("report", tmp_path / "model", path)),
+        (path / "a" / "r.html", ("report", tmp_path / "model", path)),
+        ("/proc/demo", ("demo",)),
+        ("/proc/demo/deep", ("study", "demo", "--profile", "smoke")),
+    ):
+        code, out, err = called(*command, "--out", place)
+        assert (code, out) == (2, "")
+        assert f"--out is {place}, where nothing can be written" in " ".join(err.split())
 
 
 def test_a_folder_without_permission_is_told_before_training(tmp_path, monkeypatch):

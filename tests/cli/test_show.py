@@ -68,6 +68,12 @@ def test_a_summary_has_all_that_one_judges_by(capsys, monkeypatch):
     assert "says nothing" not in out
 
 
+def test_a_row_is_no_rows(capsys, monkeypatch):
+    assert "1 row that was held out" in said(capsys, monkeypatch, held_out={**SCORES, "rows": 1, "of": 1})
+    show.scores({**SCORES, "rows": 1, "of": 1})
+    assert capsys.readouterr().out.splitlines()[0].strip() == "1 row"
+
+
 def test_another_task_is_named_where_it_is_possible(capsys, monkeypatch):
     assert "task classification of y trained on" in said(capsys, monkeypatch)
     out = said(capsys, monkeypatch, other_task="regression")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import gzip
 import io
 import json
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -63,11 +65,30 @@ def test_the_delimiter_is_the_one_of_the_header(tmp_path, delimiter):
         ("a,b\n1,2\n3\n", "line 3: 1 value for 2 columns"),
         ("a,b\n1,2\n3,4,5\n", "line 3: 3 values for 2 columns"),
         ('a,b\n1,2\n3,"4\n5,6\n', "line 3: a quote is opened and never closed"),
+        ('a,b\n1,2\n"3,4\n5,6\n', "line 3: a quote is opened and never closed"),
+        ('a,b\n1,"2"\n3\n', "line 3: 1 value for 2 columns"),
     ],
 )
 def test_a_file_that_is_no_table_is_refused_with_the_place(tmp_path, text, said):
     with pytest.raises(TableError, match=said):
         tables.read(written(tmp_path / "t.csv", text))
+
+
+def test_what_is_no_csv_is_told_by_its_first_bytes(tmp_path):
+    table = pa.table({"a": [1, 2]})
+    parquet.write_table(table, tmp_path / "parquet.csv")
+    with zipfile.ZipFile(tmp_path / "sheet.xlsx", "w") as book:
+        book.writestr("sheet.xml", "<a/>" * 500)
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n"))
+    (tmp_path / "a.json").write_text('[{"a": 1}, {"a": 2}]')
+    for name, said in (
+        ("parquet.csv", "is Parquet; let its name end in .parquet"),
+        ("sheet.xlsx", "is a spreadsheet or an archive; save the table as CSV"),
+        ("a.csv.gz", "is compressed by gzip; unpack it"),
+        ("a.json", "is JSON; save the table as CSV"),
+    ):
+        with pytest.raises(TableError, match=f"{name} {said}"):
+            tables.read(tmp_path / name)
 
 
 @pytest.mark.parametrize("rows", [50_000, 500_000], ids=["in a block", "in several"])

@@ -198,6 +198,25 @@ def test_every_option_that_changes_answers_is_in_the_log(place):
     assert own == fields | {"delimiter", "encoding", "digits"}
 
 
+def test_a_request_that_came_to_nothing_is_in_nobodys_way(place, tmp_path):
+    out = tmp_path / "out"
+    code, said, _ = predict(place, out, "--keep", "nope")
+    assert (code, said, names(out)) == (1, f"{out}: 0 files, 0 rows\n", [LOG])
+    assert predict(place, out, "--keep", "x")[:2] == (0, f"{out}: 4 files, 126 rows\n")
+    assert predict(place, out, "--keep", "x")[1] == f"{out}: 4 files (4 of them there already), 126 rows\n"
+    assert predict(place, out, "--keep", "nope")[0] == 2, "there are answers now"
+
+
+def test_tables_are_named_as_they_were_given(place, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(Path("in/a.csv"), 3, 0)
+    Path("in/b.csv").write_text("")
+    code, _, err = predict(place, Path("out"), tables="in")
+    assert code == 1
+    assert "\nin/b.csv is empty" in err
+    assert str(tmp_path) not in err
+
+
 def test_answers_of_another_model_are_not_taken_for_done(place, tmp_path):
     predict(place, tmp_path / "out")
     other = tmp_path / "other"
@@ -247,7 +266,10 @@ def test_two_runs_do_not_write_to_one_folder(place, tmp_path):
             "for in/a.csv and for twin/a.csv would both be out/a.csv",
         ),
         ("predict model in/b.parquet twin/b.csv --out out --format csv", "would both be out/b.csv"),
-        ("predict model in/a.csv --out p.csv --engine ray", "--engine is for several tables"),
+        (
+            "predict model in/a.csv --out p.csv --engine ray",
+            "--engine ray is for several tables; in/a.csv is one: leave it out",
+        ),
         ("predict model in/a.csv --out p.csv --format csv", "--format is for several tables"),
         ("predict train.csv in --out out", "not a folder"),
     ],
@@ -294,6 +316,7 @@ def test_progress_goes_to_stderr(place, tmp_path, monkeypatch):
     assert code == 0
     assert [line.split(",")[0] for line in err.splitlines()] == [f"{i} of 4 tables" for i in range(1, 5)]
     assert "126 rows" in err
+    assert [" s left" in line for line in err.splitlines()] == [False, True, True, False]
     assert "of 4" not in out
 
 

@@ -29,7 +29,7 @@ class Clock:
         """Print `text` and an estimate of the time left, now that `share` of the work is done."""
         self.last = time.monotonic()
         first = self.first = share if self.first is None else self.first
-        left = (self.last - self.start) / (share - first) * (1 - share) if share > first else None
+        left = (self.last - self.start) / (share - first) * (1 - share) if first < share < 1 else None
         rest = "" if left is None else f", about {left:.0f} s left"
         print(text + rest, file=sys.stderr, flush=True)
 

@@ -79,4 +79,9 @@ def _show_warning(message: Warning | str, category: type[Warning], *rest: Any, *
 
 def main() -> None:
     warnings.showwarning = _show_warning
-    app()
+    try:
+        app()
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # as with `| head`: no failure, whatever was shown
+            raise SystemExit(0) from None
+        raise

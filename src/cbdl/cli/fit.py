@@ -52,7 +52,8 @@ def fit(
         list[str] | None,
         typer.Option(
             metavar="NET",
-            help="Once for each network, by its hidden layers. [default: mlp:16,16; from 500 rows on mlp:16,16,16]",
+            help="Once for each network, by its hidden layers. [default: mlp:16,16; a third layer from 500 rows on; "
+            "for numbers a fourth above 1000]",
         ),
     ] = None,
     drop: Annotated[
@@ -75,7 +76,10 @@ def fit(
         bool, typer.Option("--impute", help="Fill missing values with the median or the most frequent value.")
     ] = False,
     steps: Annotated[
-        int | None, typer.Option(min=60, help="Length of the training; 5000 to 15000 by the number of rows.")
+        int | None,
+        typer.Option(
+            min=60, help="Length of the training; 5000 to 25000 by the task and the number of rows."
+        ),
     ] = None,
     plausible: Annotated[
         float | None,

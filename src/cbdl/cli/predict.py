@@ -144,8 +144,9 @@ def predict(
             _many(model, table, out, request, FORMATS[form], engine, quiet=quiet, as_json=as_json)
             return
         if form is not None or engine is not PlaceName.local:
-            name = "--engine" if form is None else "--format"
-            raise UsageError(f"{name} is for several tables; {table[0]} is one, and --out says its form")
+            what = "--engine ray is for several tables" if form is None else "--format is for several tables"
+            remedy = "leave it out" if form is None else "the end of --out says the form"
+            raise UsageError(f"{what}; {table[0]} is one: {remedy}")
         _one(model, Path(table[0]), out, request, as_json=as_json)
 
 

@@ -39,10 +39,12 @@ def report(
     """
     from cbdl.report import write
     from cbdl.report.tabular import report as page_of
+    from cbdl.tables import writing
 
     with reported(lambda: "No report was written."):
         if out.is_dir():
             raise UsageError(f"--out is {out}, which is a folder; give a file, as in report.html")
+        writing.check_place(out, out.parent)
         page, numbers = page_of(
             model, table, alpha=alpha, rows=rows, seed=seed, dialect=dialect_of(delimiter, encoding)
         )

@@ -20,6 +20,7 @@ SCORES: dict[str, str] = {
     "size": "size of the region",
     "unknown": "rows with words never seen",
     "missing": "rows with missing values",
+    "imputed": "rows with values filled in",
     "abstained": "share of rows that abstain",
     "aleatoric": "noise in the data (aleatoric)",
     "epistemic": "ignorance (epistemic)",
@@ -40,8 +41,15 @@ MOST = 12
 """Values of a setting that are shown; of more, how many there are."""
 
 
+class _Pipe(Console):
+    """A console that leaves it to the command what a reader that has seen enough means."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def _console() -> Console:
-    return Console(highlight=False, soft_wrap=False, markup=False)
+    return _Pipe(highlight=False, soft_wrap=False, markup=False)
 
 
 def _pairs(title: str, rows: Iterable[tuple[str, str]]) -> None:
@@ -110,15 +118,17 @@ def _less(sign: float, value: float | None, other: float | None) -> bool:
     return value is not None and other is not None and sign * other > sign * value
 
 
-def _scored(values: Mapping[str, Any], what: str) -> None:
-    of = f" of {values['of']}" if values.get("of", values["rows"]) != values["rows"] else ""
-    _pairs(f"{values['rows']}{of} rows{what}", score_rows(values))
+def _scored(values: Mapping[str, Any], *, held_out: bool) -> None:
+    of = values.get("of", values["rows"])
+    some = f"{values['rows']} of " if of != values["rows"] else ""
+    what = f" that {'was' if of == 1 else 'were'} held out" if held_out else ""
+    _pairs(f"{some}{many(of, 'row')}{what}", score_rows(values))
     for line in remarks(values):
         _console().print(line)
 
 
 def scores(values: Mapping[str, Any]) -> None:
-    _scored(values, "")
+    _scored(values, held_out=False)
 
 
 def _refuted(dropped: Sequence[str], spared: Sequence[str]) -> str:
@@ -156,7 +166,7 @@ def fit(summary: Mapping[str, Any], *, chosen: bool) -> None:
     held_out = summary["held_out"]
     if held_out["rows"]:
         _console().print()
-        _scored(held_out, " that were held out")
+        _scored(held_out, held_out=True)
     _console().print(f"\nNext: cbdl predict {summary['model']} new.csv --out pred.csv")
 
 
@@ -185,7 +195,7 @@ def info(summary: Mapping[str, Any]) -> None:
     held_out = extra.get("held_out", {})
     if held_out.get("rows"):
         _console().print()
-        _scored(held_out, " that were held out")
+        _scored(held_out, held_out=True)
 
 
 def _calibrations(levels: Mapping[str, Any]) -> list[str]:

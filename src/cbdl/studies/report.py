@@ -11,13 +11,15 @@ from cbdl import plots, report
 from cbdl.ground import files
 from cbdl.report import Block, Figure, Page, Section, Table, reproduction
 from cbdl.studies.part import Part
-from cbdl.tables.files import UsageError
+from cbdl.tables import writing
+from cbdl.tables.errors import UsageError
 
 
 def check(out: str | Path) -> None:
     """A UsageError if no report can be written to `out`."""
     if Path(out).exists() and not Path(out).is_dir():
         raise UsageError(f"--out is {out}, which is a file; give a folder")
+    writing.check_place(Path(out), Path(out))
 
 
 def write(

@@ -196,7 +196,7 @@ def _numbered(parts: Iterable[Chunk]) -> Iterator[tuple[int, Chunk]]:
 
 
 def _of_chunk(trained: Trained, first: int, chunk: Chunk, options: Options, here: Collection[str]) -> Answers:
-    read = _read(trained, chunk, options, first, here)
+    read = with_gaps(trained, chunk, options, first, here)
     rows = prepared(trained, read, options, first)
     kept = {name: chunk[name] for name in options.keep}
     numbers = {"row": pa.array(np.arange(first, first + len(rows.X)))}
@@ -223,11 +223,11 @@ def read_rows(
     trained: Trained, chunk: Chunk, options: Options, first: int, here: Collection[str] | None = None
 ) -> Encoded:
     """The rows of a chunk as numbers, nan where the hull over all possible inputs is asked for."""
-    return prepared(trained, _read(trained, chunk, options, first, here), options, first)
+    return prepared(trained, with_gaps(trained, chunk, options, first, here), options, first)
 
 
-def _read(
-    trained: Trained, chunk: Chunk, options: Options, first: int, here: Collection[str] | None
+def with_gaps(
+    trained: Trained, chunk: Chunk, options: Options, first: int, here: Collection[str] | None = None
 ) -> Encoded:
     """The rows of a chunk as numbers, nan where a value is missing or was never seen."""
     absent = [c.name for c in trained.columns if c.name not in chunk]

@@ -66,6 +66,8 @@ FORMATS = (
     "%B %d, %Y",
 )
 """Ways to write a date that are told by themselves."""
+TIMES = ("%H:%M", "%H:%M:%S")
+"""Ways to write a time of the day."""
 ISO = tuple(form for form in FORMATS if form.startswith("%Y-"))
 """Those in which a column that held dates, not text, is read from a file of text."""
 
@@ -243,6 +245,15 @@ def missing(column: Any) -> npt.NDArray[np.bool_]:
     """(rows,): where a value is missing."""
     quick = plain_numbers(column)
     return np.isnan(quick) if quick is not None else texts(column)[0] < 0
+
+
+def words_for_missing(column: Any) -> set[str]:
+    """The words of a column that are read as missing values, such as "NA" and "none"."""
+    if not is_text(column):
+        return set()
+    words = column if pa.types.is_dictionary(column.type) else _as_text(column).dictionary_encode()
+    spelled = {str(w).strip() for w in words.dictionary.to_pylist() if w is not None}
+    return {w for w in spelled if w and is_missing(w)}
 
 
 # --- dates ----------------------------------------------------------------------------------------------------

@@ -34,6 +34,8 @@ LARGEST: float = float(np.finfo(np.float64).max) ** 0.5 / 1e6
 """Numbers above this have squares, and sums of squares, that are none."""
 _MEASURED = re.compile(r"([-+]?\d[\d.,]*) ?([^\d\s.,+-][^\d\s]{0,7})")
 """A number with a unit behind it."""
+_PRICED = re.compile(r"([A-Z]{3}) ([-+]?\d[\d.,]*)")
+"""A number with the letters of a currency before it."""
 _IDENTIFIER = re.compile(r"(?i)^(id|uuid|guid|index|row|unnamed: ?\d*|.*[ _-]id|.*Id)$")
 
 Rows = npt.NDArray[np.intp]
@@ -165,7 +167,11 @@ def _check_missing(table: Chunk, names: Sequence[str], wishes: Wishes) -> None:
     void = [name for name, at in gone.items() if len(at) == size]
     if void:
         drop = " ".join(f"--drop {name}" for name in void)
-        raise TableError(f"column {named(void)} has no value at all; leave it out with {drop}")
+        one = len(void) == 1
+        raise TableError(
+            f"{'column' if one else 'columns'} {named(void)} {'has' if one else 'have'} no value at all; leave "
+            f"{'it' if one else 'them'} out with {drop}"
+        )
     some = {name: at for name, at in gone.items() if len(at)}
     if some and not wishes.impute:
         each = "; ".join(
@@ -174,8 +180,14 @@ def _check_missing(table: Chunk, names: Sequence[str], wishes: Wishes) -> None:
         )
         raise TableError(
             f"{each}. Remove the rows, leave columns out with --drop, or add --impute to fill in the median or the "
-            "most frequent value"
+            f"most frequent value{read_as_missing(*(table[name] for name in some))}"
         )
+
+
+def read_as_missing(*columns: Any) -> str:
+    """That words of these columns are read as missing values, where some are: one may have meant a category by them."""
+    words = set().union(*map(cells.words_for_missing, columns))
+    return f". Words that are read as missing values: {named(sorted(words))}" if words else ""
 
 
 def _first(at: Rows) -> str:
@@ -303,6 +315,7 @@ def _category(name: str, place: npt.NDArray[np.int64], words: list[str], trusted
     present = place[place >= 0]
     if len(words) > LEVELS or (not trusted and len(words) > max(FEW, len(present) // 2)):
         _check_units(name, words)
+        _check_times(name, words)
         raise TableError(
             f"column {name!r} holds text with {len(words)} different values in {len(present)} rows; that is a name "
             f"rather than a category: leave it out with --drop {name}"
@@ -315,13 +328,24 @@ def _category(name: str, place: npt.NDArray[np.int64], words: list[str], trusted
 
 def _check_units(name: str, words: Sequence[str]) -> None:
     """Numbers that all have the same word or sign beside them."""
-    parts = [_MEASURED.fullmatch(word.strip()) for word in words]
-    units = {part[2] for part in parts if part is not None}
-    if all(parts) and len(units) == 1:
-        raise TableError(
-            f"column {name!r} holds numbers with {units.pop()!r} behind each ({words[0]!r}): write the numbers alone, "
-            f"or leave the column out with --drop {name}"
-        )
+    for form, unit, side in ((_MEASURED, 2, "behind"), (_PRICED, 1, "before")):
+        parts = [form.fullmatch(word.strip()) for word in words]
+        units = {part[unit] for part in parts if part is not None}
+        if all(parts) and len(units) == 1:
+            raise TableError(
+                f"column {name!r} holds numbers with {units.pop()!r} {side} each ({words[0]!r}): write the numbers "
+                f"alone, or leave the column out with --drop {name}"
+            )
+
+
+def _check_times(name: str, words: Sequence[str]) -> None:
+    """Times of the day that are too many to be categories."""
+    for form in cells.TIMES:
+        if all(cells.parsed(word, form) is not None for word in words):
+            raise TableError(
+                f"column {name!r} holds times of the day ({words[0]!r}): use the hour with --date {name}:{form}, or "
+                f"leave the column out with --drop {name}"
+            )
 
 
 def _check_dates(name: str, words: Sequence[str]) -> None:

@@ -36,6 +36,19 @@ DELIMITERS = ",;\t|"
 LINES = 5
 """Lines that are looked at to tell the delimiter."""
 
+_SHEET = "a spreadsheet or an archive; save the table as CSV or Parquet"
+_JSON = "JSON; save the table as CSV or Parquet"
+OTHERS = {
+    b"PK\x03\x04": _SHEET,
+    b"\xd0\xcf\x11\xe0": _SHEET,
+    b"\x1f\x8b": "compressed by gzip; unpack it",
+    b"PAR1": "Parquet; let its name end in .parquet",
+    b"ARROW1": "an Arrow file; save the table as CSV or Parquet",
+    b"[{": _JSON,
+    b'{"': _JSON,
+}
+"""What files are that begin so, and what to do."""
+
 
 @dataclass(frozen=True)
 class Dialect:
@@ -204,9 +217,12 @@ class _Header:
 
 
 def _encoding(path: Path) -> str:
-    """UTF-8 unless the first bytes say otherwise."""
+    """UTF-8 unless the first bytes say otherwise; a TableError if they say that it is no CSV."""
     with open(path, "rb") as file:
         start = file.read(1024)
+    other = next((what for sign, what in OTHERS.items() if start.startswith(sign)), None)
+    if other is not None:
+        raise TableError(f"{path} is {other}")
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
     if b"\0" in start:
@@ -313,6 +329,7 @@ def _explained(path: Path, header: _Header, error: Exception) -> TableError:
             for row in reader:
                 count = reader.line_num
                 if row and len(row) != len(header.names):
+                    _check_quotes(path, header)
                     return TableError(
                         f"{path}, line {count}: {many(len(row), 'value')} for {many(len(header.names), 'column')} "
                         f"(delimiter {header.delimiter!r}; --delimiter says another)"

@@ -107,11 +107,21 @@ def opened(out: Path, head: Head, answers: Sequence[Path]) -> Iterator[Log]:
             raise UsageError(
                 f"{strange} is there already, and nothing says what it is of; choose another --out"
             )
-        files.write(path, json.dumps({"format": FORMAT, **asdict(head)}) + "\n")
+        files.write(path, _first(head))
     with open(path, "r+b") as file:
         _lock(file, out)
         content = file.read()
-        entries = _read(content, path, head)
+        own, entries = _read(content, path)
+        difference = head.differs(own)
+        if difference is not None:
+            if any(p.exists() for p in (*answers, *(out / name for name in entries))):
+                raise UsageError(f"{out} holds answers made {difference}; choose another --out, or remove it")
+            # a request that came to nothing is in nobody's way
+            content, entries = _first(head).encode(), {}
+            file.seek(0)
+            file.write(content)
+            file.truncate()
+            files.sync(file)
         if not content.endswith(b"\n"):  # cut short
             file.write(b"\n")
         for answer in answers:  # what a run that was killed had begun
@@ -133,21 +143,24 @@ def _lock(file: IO[bytes], out: Path) -> None:
         ) from None
 
 
-def _read(content: bytes, path: Path, head: Head) -> dict[str, Entry]:
-    """The files in the log; lines that were cut short are left out."""
+def _first(head: Head) -> str:
+    """The line that a log begins with."""
+    return json.dumps({"format": FORMAT, **asdict(head)}) + "\n"
+
+
+def _read(content: bytes, path: Path) -> tuple[Head, dict[str, Entry]]:
+    """Of what the answers are, and the files in the log; lines that were cut short are left out."""
     first, *lines = content.split(b"\n")
     try:
         described = json.loads(first)
         if described.pop("format") != FORMAT:
             raise ValueError("its format is another one")
-        difference = head.differs(Head(**described))
+        head = Head(**described)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise TableError(f"{path} is no log of answers: {error}; choose another --out") from None
-    if difference is not None:
-        raise UsageError(f"{path.parent} holds answers made {difference}; choose another --out, or remove it")
     entries = {}
     for line in lines:
         with contextlib.suppress(ValueError, TypeError, KeyError):
             own = json.loads(line)
             entries[own["name"]] = Entry.from_json(own)
-    return entries
+    return head, entries

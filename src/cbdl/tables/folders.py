@@ -179,7 +179,7 @@ def _recorded(log: Log, job: Job, outcome: Answered | Lost) -> Answered:
             None,
             f"{job.table}: {outcome.how}; a common cause is too little memory, or a node that does not see the files",
         )
-    if outcome.counts is None:
-        return Answered(job, None, outcome.error)
+    if outcome.counts is None:  # as the user has named the table
+        return Answered(job, None, outcome.error.replace(str(outcome.job.table), str(job.table)))
     log.add(job.out.name, Entry(job.version, job.out.stat().st_size, outcome.counts))
     return Answered(job, outcome.counts)

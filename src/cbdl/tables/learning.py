@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import warnings
 from collections.abc import Iterator, Sequence
@@ -35,6 +36,8 @@ LEAST = 10
 """Rows that a table must have at least."""
 MIXED = 1.5
 """An R-hat of predictions above this tells of chains that do not agree."""
+_PART = re.compile(r", (?:chain|without fold) \d+")
+"""What names of members say beyond the member."""
 
 
 class Diverged(TableError):
@@ -193,7 +196,8 @@ def _kept(run: Path) -> Iterator[None]:
 
 @contextmanager
 def _once() -> Iterator[None]:
-    """Warnings of a training when it is over, each once; none of a training that diverged, which says more itself."""
+    """Warnings of a training when it is over, each once for a member, whatever its chains and folds; none of a training
+    that diverged, which says more itself."""
     heard: list[warnings.WarningMessage] = []
     try:
         with warnings.catch_warnings(record=True) as heard:
@@ -203,7 +207,7 @@ def _once() -> Iterator[None]:
         heard.clear()
         raise
     finally:
-        for category, message in dict.fromkeys((w.category, str(w.message)) for w in heard):
+        for category, message in dict.fromkeys((w.category, _PART.sub("", str(w.message))) for w in heard):
             warnings.warn(message, category, stacklevel=3)
 
 

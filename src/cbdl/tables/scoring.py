@@ -21,7 +21,8 @@ from cbdl.tables.answers import (
     credal_sets,
     decisions,
     described,
-    read_rows,
+    prepared,
+    with_gaps,
 )
 from cbdl.tables.encoding import Encoded
 from cbdl.tables.errors import UsageError
@@ -42,15 +43,20 @@ def evaluate(
     if trained.target.name not in here:
         raise UsageError(f"{path} has no column {trained.target.name!r}, the target; evaluation needs it")
     only = {trained.target.name, *(c.name for c in trained.columns)}
+    imputed = 0
 
     def blocks() -> Iterator[tuple[Encoded, Labels]]:
+        nonlocal imputed
         first = 1
         for chunk in chunks(path, ROWS, dialect=dialect, only=only):
-            rows = read_rows(trained, chunk, options, first, here)
+            own = with_gaps(trained, chunk, options, first, here)
+            rows = prepared(trained, own, options, first)
+            imputed += int((own.missing & ~rows.missing).any(1).sum())
             yield rows, trained.target.encode(chunk[trained.target.name], first)
             first += len(rows)
 
-    return scores(trained, blocks(), options)
+    means = scores(trained, blocks(), options)
+    return means | ({"imputed": imputed} if imputed else {})
 
 
 def known(value: float) -> float | None:

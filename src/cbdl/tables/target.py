@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from cbdl.tables import cells
 from cbdl.tables.cells import PLAIN, Decimal, Spelling
-from cbdl.tables.columns import LEVELS, spelling_of, too_wide
+from cbdl.tables.columns import LEVELS, read_as_missing, spelling_of, too_wide
 from cbdl.tables.errors import TableError, named
 from cbdl.tables.files import Floats
 
@@ -47,6 +47,12 @@ class Target:
             raise TableError(
                 f"the target {self.name!r} in row {first_row + at} is {cell[at].as_py()!r}, which the model cannot "
                 f"predict; it knows {known}"
+            )
+        if self.task == "regression" and too_wide(float(values.min()), float(values.max())):
+            at = int(np.abs(values).argmax())
+            raise TableError(
+                f"the target {self.name!r} in row {first_row + at} is {values[at]:g}, too large a number to compute "
+                "with; correct it"
             )
         return values
 
@@ -101,6 +107,7 @@ def _check_missing(name: str, cell: Any) -> None:
         rows = ", ".join(str(i + 1) for i in gone[:3].tolist()) + (", ..." if len(gone) > 3 else "")
         raise TableError(
             f"the target {name!r} is missing in row {rows} ({len(gone)} in all); remove such rows"
+            f"{read_as_missing(cell)}"
         )
 
 
@@ -146,8 +153,10 @@ def _numeric(name: str, task: str, values: Floats, spelling: Spelling, words: li
         number = number_of(word, spelling)
         assert number is not None
         spelled.setdefault(number, []).append(word)
-    # a number that is written in one way keeps it; "1" and "1.0" are "1"
-    classes = tuple(ways[0] if len(ways) == 1 else f"{value:.15g}" for value, ways in sorted(spelled.items()))
+    # a number that is written in one way keeps it; "1" and "1.0" are "1", and "0.0" and "-0.0" are "0"
+    classes = tuple(
+        ways[0] if len(ways) == 1 else f"{value + 0.0:.15g}" for value, ways in sorted(spelled.items())
+    )
     return Target(name, "classification", classes, spelling)
 
 

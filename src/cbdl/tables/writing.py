@@ -250,9 +250,10 @@ def write_text(parts: Iterable[Answers], file: TextIO, kind: Literal["csv", "jso
 
 
 def check_place(out: Path, folder: Path) -> None:
-    """A UsageError unless answers can be written to `out`, which is `folder` or is in it."""
+    """A UsageError unless `out` can be written, which is `folder` or is in it; folders that are not there are made."""
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     try:
-        files.check_writable(folder)
+        files.check_writable(there)
     except OSError as error:
         raise UsageError(
             f"--out is {out}, where nothing can be written ({error.strerror}); choose another place"
