@@ -18,4 +18,4 @@ if (
     from cbdl.credal.classes import regions
     from cbdl.credal.line import compiled
 
-    compiled.MANY = compiled.LEAST = regions.LOOPS = passes.LEAST = 0
+    compiled.MANY = compiled.LEAST = regions.LOOPS = passes.LEAST = passes.LARGE = 0

@@ -5,6 +5,7 @@ other, and when they are used at all.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import cbdl
 from cbdl.bayes import likelihoods, passes, priors
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.data import prepare
+from cbdl.ground import compiling
 from cbdl.ground.compiling import usable
 from cbdl.nets import mlp
 
@@ -35,8 +37,14 @@ def question(own: Cohort, rows: int, features: int, draws: int = 3) -> tuple[Ten
     return own.initial.unsqueeze(1) + 0.3 * spread, torch.randn(rows, features, generator=source)
 
 
-def answer(own: Cohort, theta: Tensor, x: Tensor, monkeypatch: pytest.MonkeyPatch) -> Tensor:
+def used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loops, however small the question."""
     monkeypatch.setattr(passes, "LEAST", 0)
+    monkeypatch.setattr(passes, "LARGE", 0)
+
+
+def answer(own: Cohort, theta: Tensor, x: Tensor, monkeypatch: pytest.MonkeyPatch) -> Tensor:
+    used(monkeypatch)
     quick = own.answering(x, len(x) * theta.shape[1])
     assert quick.forward.way == "passes"
     return quick.forward(theta, x, {})
@@ -104,15 +112,21 @@ def test_answers_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> No
 # --- when they are used -------------------------------------------------------------------------------------
 
 
-def test_the_size_of_the_question_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And nothing that was asked before: a run that is resumed has asked less."""
+def test_large_questions_load_loops_when_there_is_work_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small ones never do, and are never answered by them."""
     own = cohort(mlp(3, 1, (8,)), 3)
     _, x = question(own, 10, 3)
     size = own.layout.size * own.size
+    monkeypatch.setattr(compiling, "_work", Counter())
+    monkeypatch.setattr(passes, "LARGE", 100 * size)
     monkeypatch.setattr(passes, "LEAST", 1000 * size)
-    for _ in range(3):
-        assert own.answering(x, 999).forward.way == "wide"
-    assert own.answering(x, 1000).forward.way == "passes"
+
+    def ways(rows: int, times: int) -> list[str]:
+        return [own.answering(x, rows).forward.way for _ in range(times)]
+
+    assert ways(99, 30) == ["wide"] * 30
+    assert ways(400, 3) == ["wide", "wide", "passes"]
+    assert ways(99, 1) == ["wide"]
 
 
 @pytest.mark.parametrize(
@@ -125,20 +139,20 @@ def test_the_size_of_the_question_decides(monkeypatch: pytest.MonkeyPatch) -> No
     ids=["wide", "another function", "a function at the end"],
 )
 def test_other_networks_are_evaluated_by_tensor_operations(net: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "LEAST", 0)
+    used(monkeypatch)
     own = cohort(net, 3)
     _, x = question(own, 10, 3)
     assert own.answering(x, 1000).forward.way == "wide"
 
 
 def test_double_precision_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "LEAST", 0)
+    used(monkeypatch)
     own = cohort(mlp(3, 1, (8,)), 3, torch.float64)
     assert own.answering(torch.zeros(2, 3, dtype=torch.float64), 1000).forward.way == "wide"
 
 
 def test_without_numba_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "LEAST", 0)
+    used(monkeypatch)
     monkeypatch.setitem(sys.modules, "numba", None)
     for name in ("answers", "loops"):
         monkeypatch.delitem(sys.modules, f"cbdl.bayes.compiled.{name}", raising=False)
@@ -163,7 +177,7 @@ def test_predictions_are_those_of_tensor_operations(noise: Any, monkeypatch: pyt
     model = cbdl.CBDL([priors.Normal(0, 1)] * 2, [own], cbdl.MeanField(epochs=2), verbose=False)
     model.fit(X, (X[:, 0] > 0).astype(int) if noise == "classes" else y)
     with monkeypatch.context() as patch:
-        patch.setattr(passes, "LEAST", 0)
+        used(patch)
         quick = model.predict(X)
     plain = model.predict(X)
     if noise == "classes":

@@ -1,8 +1,8 @@
 """Forward passes of small stacks of layers by compiled loops (numba): answers for many rows by many networks.
 
 A block of rows goes through the whole network of one draw without leaving the nearest cache; in single precision and
-on the CPU. Whether loops are used depends on the work of one question alone, never on what the process did before:
-the bits of a run that is killed and resumed are those of one that was not.
+on the CPU. A process loads loops when large questions have given it enough work for them; answers before and after that
+are equal to rounding.
 """
 
 from __future__ import annotations
@@ -16,27 +16,30 @@ from torch import Tensor, nn
 
 from cbdl.bayes.flat import Layout
 from cbdl.bayes.wide import Affine, Step
-from cbdl.ground.compiling import spread, usable
+from cbdl.ground import compiling
+from cbdl.ground.compiling import spread
 
 LOOPS = "cbdl.bayes.compiled.answers"
 FUNCTIONS: dict[type[nn.Module], int] = {nn.ReLU: 1, nn.SiLU: 2, nn.Tanh: 3}
 """What may follow a layer, by its number in the loops; 0: nothing."""
 WIDE = 64
 """Units of a layer, and features of a row, up to which loops are faster than matrix products."""
-LEAST = 500_000_000
-"""Multiplications of a question from which on loops are used: a tenth of a second less, for half a second of loading.
-
-A model that is asked such a question is asked several as a rule."""
+LEAST = 20_000_000_000
+"""Multiplications that a process must have had in large questions before loops are loaded for them. To load them takes
+a second; in so many they save about as much."""
+LARGE = 500_000_000
+"""Multiplications of a large question: one below goes through matrix products whatever came before it."""
 ALONE = 1_000_000
 """Multiplications below which threads are not worth their calls."""
 
 
 def worth(steps: list[Step], layout: Layout, theta: Tensor, work: int) -> bool:
     """Whether loops are to answer a question of so many rows times networks, whose parameters are like theta."""
-    if work * layout.size < LEAST or theta.dtype != torch.float32 or theta.device.type != "cpu":
+    if work * layout.size < LARGE or theta.dtype != torch.float32 or theta.device.type != "cpu":
         return False
     shape = layers(steps, layout)
-    return shape is not None and int(shape[:, :2].max()) <= WIDE and usable(LOOPS)
+    fits = shape is not None and int(shape[:, :2].max()) <= WIDE
+    return fits and compiling.worth(LOOPS, work * layout.size, LEAST)
 
 
 def layers(steps: list[Step], layout: Layout) -> NDArray[np.uint64] | None:
