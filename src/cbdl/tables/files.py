@@ -42,8 +42,8 @@ OTHERS = {
     b"PK\x03\x04": _SHEET,
     b"\xd0\xcf\x11\xe0": _SHEET,
     b"\x1f\x8b": "compressed by gzip; unpack it",
-    b"PAR1": "Parquet; let its name end in .parquet",
-    b"ARROW1": "an Arrow file; save the table as CSV or Parquet",
+    b"PAR1\x15": "Parquet; let its name end in .parquet",
+    b"ARROW1\x00": "an Arrow file; save the table as CSV or Parquet",
     b"[{": _JSON,
     b'{"': _JSON,
 }
