@@ -71,6 +71,18 @@ def test_importing_cbdl_imports_nothing_heavy_and_its_modules_come_in_any_order(
     assert run.stdout.split("\n")[:2] == ["[]", "False"]
 
 
+RENAMED = """
+from cbdl.priors import Normal
+import cbdl.likelihoods as likelihoods, cbdl
+print(Normal is cbdl.priors.Normal, likelihoods is cbdl.likelihoods)
+"""
+
+
+def test_rooms_within_another_can_be_imported_from():
+    run = subprocess.run([sys.executable, "-c", RENAMED], capture_output=True, text=True, check=True)
+    assert run.stdout == "True True\n"
+
+
 SHOWN = {
     name: found
     for name, found in described.shown(PAGE)

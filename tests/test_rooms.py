@@ -24,6 +24,8 @@ BELOW: dict[str, set[str]] = {
     "prediction": {"bayes", "credal", *GROUND},
     "steps": {"prediction", "evaluate", "engines", "bayes", "credal", *GROUND},
     "model": MODEL,
+    "priors": {"bayes"},
+    "likelihoods": {"bayes"},
     "baselines": {"model", "bayes", "credal", *GROUND},
     "recipe": {"bayes", *GROUND},
     "estimators": {"model", "store", "steps", "recipe", "prediction", "evaluate", "bayes", "credal", *GROUND},
