@@ -10,23 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from cbdl.bayes.compiled.loops import (
-    BLOCK,
-    NOTHING,
-    ONE,
-    RELU,
-    SILU,
-    TANH,
-    Floats,
-    Places,
-    U,
-    block_of,
-    exp,
-    fill,
-    one,
-    product,
-    zero,
-)
+from cbdl.bayes.compiled.loops import RELU, SILU, TANH, Places, block_of, exp, fill, one, zero
+from cbdl.bayes.compiled.products import BLOCK, NOTHING, ONE, Floats, U, product
 from cbdl.ground.compiling import FORMULAS, SUMS, compiled
 
 

@@ -18,22 +18,15 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from cbdl.bayes.compiled.products import BLOCK, NOTHING, ONE, ROWS, Floats, U, product, sums
 from cbdl.bayes.likelihoods.rules import CLASSES, LEARNED, VARYING
-from cbdl.ground.bits import times_power
+from cbdl.ground.bits import factor_and_power, times_power
 from cbdl.ground.compiling import FORMULAS, SUMS, compiled
 
-Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Places: TypeAlias = NDArray[np.uint64]
 
-U = np.uint64
-"""Places in arrays have no sign: the compiler then knows that none is counted from the end, and makes vectors."""
-BLOCK = U(128)
-"""Rows that go through a network together; values of a unit are this far from those of the next."""
-LANES = U(32)
-"""Blocks are filled up to a multiple of it with rows that count nothing: vectors then have no remainder."""
-FOUR, ONE, NOTHING = U(4), U(1), U(0)
 RELU, SILU, TANH = U(1), U(2), U(3)
 """What follows a layer; 0: nothing."""
 
@@ -46,6 +39,8 @@ LOW, HIGH = np.float32(-87), np.float32(88)
 """Whose exponentials single precision has."""
 P1, P2, P3, P4, P5, P6 = (np.float32(math.log(2) ** k / math.factorial(k)) for k in range(1, 7))
 """Of 2^f for f in [-1/2, 1/2], to 1e-7."""
+LN2, L1, L2, L3, L4 = (np.float32(number) for number in (math.log(2), 2 / 3, 2 / 5, 2 / 7, 2 / 9))
+"""Of log(1 + f) by s^2, s = f / (2 + f), to 1e-8 from sqrt(1/2) to sqrt(2)."""
 TINY = 1e-30
 """The least square of a gradient."""
 
@@ -60,89 +55,17 @@ def exp(x: Any) -> Any:
     return times_power(p, m)
 
 
-# ---------------------------------------------------------------------------------------------- products
+@compiled(FORMULAS)
+def log(x: Any) -> Any:
+    """log(x) of positive numbers of single precision that are not subnormal."""
+    factor, n = factor_and_power(x)
+    f = factor - one
+    s = f / (one + factor)
+    z = s * s
+    return n * LN2 + (f - s * (f - z * (L1 + z * (L2 + z * (L3 + z * L4)))))
 
 
-@compiled(SUMS)
-def tile(w: Floats, at: Any, along: Any, across: Any, h: Floats, i: Any, z: Floats, o: Any, n: Any) -> None:
-    """z_o += sum_i w[at + i along + o across] h_i for four units i and four units o, of n rows."""
-    a0, a1, a2, a3 = w[at], w[at + along], w[at + U(2) * along], w[at + U(3) * along]
-    at += across
-    b0, b1, b2, b3 = w[at], w[at + along], w[at + U(2) * along], w[at + U(3) * along]
-    at += across
-    c0, c1, c2, c3 = w[at], w[at + along], w[at + U(2) * along], w[at + U(3) * along]
-    at += across
-    d0, d1, d2, d3 = w[at], w[at + along], w[at + U(2) * along], w[at + U(3) * along]
-    x, y = i * BLOCK, o * BLOCK
-    for r in range(n):
-        h0, h1, h2, h3 = h[x + r], h[x + BLOCK + r], h[x + U(2) * BLOCK + r], h[x + U(3) * BLOCK + r]
-        z[y + r] += a0 * h0 + a1 * h1 + a2 * h2 + a3 * h3
-        z[y + BLOCK + r] += b0 * h0 + b1 * h1 + b2 * h2 + b3 * h3
-        z[y + U(2) * BLOCK + r] += c0 * h0 + c1 * h1 + c2 * h2 + c3 * h3
-        z[y + U(3) * BLOCK + r] += d0 * h0 + d1 * h1 + d2 * h2 + d3 * h3
-
-
-@compiled(SUMS)
-def single(w: Any, h: Floats, i: Any, z: Floats, o: Any, n: Any) -> None:
-    """z_o += w h_i for one unit i and one unit o."""
-    x, y = i * BLOCK, o * BLOCK
-    for r in range(n):
-        z[y + r] += w * h[x + r]
-
-
-@compiled(SUMS)
-def product(
-    w: Floats, at: Any, along: Any, across: Any, h: Floats, ins: Any, z: Floats, outs: Any, n: Any
-) -> None:
-    """z_o += sum_i w[at + i along + o across] h_i for all units: h (ins, rows), z (outs, rows), both flat."""
-    whole = ins - ins % FOUR
-    for o in range(NOTHING, outs - outs % FOUR, FOUR):
-        for i in range(NOTHING, whole, FOUR):
-            tile(w, at + i * along + o * across, along, across, h, i, z, o, n)
-    for o in range(outs):
-        for i in range(whole if o < outs - outs % FOUR else NOTHING, ins):
-            single(w[at + i * along + o * across], h, i, z, o, n)
-
-
-@compiled(SUMS)
-def tile_sums(d: Floats, o: Any, h: Floats, i: Any, into: Floats, at: Any, across: Any, n: Any) -> None:
-    """into[at + i + o across] += sum_r d_or h_ir for four units i and four units o."""
-    x, y = i * BLOCK, o * BLOCK
-    a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = c0 = c1 = c2 = c3 = e0 = e1 = e2 = e3 = zero
-    for r in range(n):
-        h0, h1, h2, h3 = h[x + r], h[x + BLOCK + r], h[x + U(2) * BLOCK + r], h[x + U(3) * BLOCK + r]
-        d0, d1, d2, d3 = d[y + r], d[y + BLOCK + r], d[y + U(2) * BLOCK + r], d[y + U(3) * BLOCK + r]
-        a0, a1, a2, a3 = a0 + d0 * h0, a1 + d0 * h1, a2 + d0 * h2, a3 + d0 * h3
-        b0, b1, b2, b3 = b0 + d1 * h0, b1 + d1 * h1, b2 + d1 * h2, b3 + d1 * h3
-        c0, c1, c2, c3 = c0 + d2 * h0, c1 + d2 * h1, c2 + d2 * h2, c3 + d2 * h3
-        e0, e1, e2, e3 = e0 + d3 * h0, e1 + d3 * h1, e2 + d3 * h2, e3 + d3 * h3
-    for s0, s1, s2, s3 in ((a0, a1, a2, a3), (b0, b1, b2, b3), (c0, c1, c2, c3), (e0, e1, e2, e3)):
-        into[at] += s0
-        into[at + ONE] += s1
-        into[at + U(2)] += s2
-        into[at + U(3)] += s3
-        at += across
-
-
-@compiled(SUMS)
-def single_sum(d: Floats, o: Any, h: Floats, i: Any, n: Any) -> Any:
-    """sum_r d_or h_ir for one unit i and one unit o."""
-    x, y, s = i * BLOCK, o * BLOCK, zero
-    for r in range(n):
-        s += d[y + r] * h[x + r]
-    return s
-
-
-@compiled(SUMS)
-def sums(d: Floats, outs: Any, h: Floats, ins: Any, into: Floats, at: Any, n: Any) -> None:
-    """into[at + o ins + i] += sum_r d_or h_ir for all units: d (outs, rows), h (ins, rows), both flat."""
-    whole = ins - ins % FOUR
-    for o in range(NOTHING, outs - outs % FOUR, FOUR):
-        for i in range(NOTHING, whole, FOUR):
-            tile_sums(d, o, h, i, into, at + o * ins + i, ins, n)
-    for o in range(outs):
-        for i in range(whole if o < outs - outs % FOUR else NOTHING, ins):
-            into[at + o * ins + i] += single_sum(d, o, h, i, n)
+# ---------------------------------------------------------------------------------------------- elements
 
 
 @compiled(SUMS)
@@ -203,7 +126,7 @@ def varying_scale(raw: Floats, least: Any, scale: Floats, n: Any) -> Any:
         scale[r] = one + exp(-abs(raw[r]))
     squares = 0.0
     for r in range(n):
-        scale[r] = least + (zero if raw[r] < zero else raw[r]) + math.log(scale[r])
+        scale[r] = least + (zero if raw[r] < zero else raw[r]) + log(scale[r])
         squares += scale[r] * scale[r]
     return squares
 
@@ -231,7 +154,7 @@ def normal(
             w = w * s * s * patience
         q = (y[r] - out[r]) / s
         excess = q * q - one
-        nll += w * (half * (excess + one) + math.log(s) + HALF_LOG_2PI)
+        nll += w * (half * (excess + one) + log(s) + HALF_LOG_2PI)
         d[r] = -w * q / s
         if kind == VARYING:
             # scale = least + softplus(raw), whose derivative is 1 - exp(-softplus(raw))
@@ -258,7 +181,7 @@ def classes(
             total[r] += odds
     nll = 0.0
     for r in range(n):
-        nll += weight[r] * (math.log(total[r]) + top[r] - out[y[r] * BLOCK + r])
+        nll += weight[r] * (log(total[r]) + top[r] - out[y[r] * BLOCK + r])
         total[r] = weight[r] / total[r]
     for o in range(outs):
         for r in range(n):
@@ -321,7 +244,7 @@ def backward(
 def block_of(x: Floats, start: Any, block: Floats) -> Any:
     """Rows from `start` on, transposed into `block` (features, rows), flat; how many of its rows are to be used."""
     rows = min(BLOCK, U(len(x)) - start)
-    n = (rows + LANES - ONE) // LANES * LANES
+    n = (rows + ROWS - ONE) // ROWS * ROWS
     for i in range(U(x.shape[1])):
         for r in range(rows):
             block[i * BLOCK + r] = x[start + r, i]
