@@ -148,6 +148,7 @@ def _fit(path: Path, out: Path, settings: Settings, engine: Engine | None, verbo
         least = recipe.LEAST[table.target.task]
         model.fit(table.X, table.labels, checkpoint_dir=run_folder(out), folds=count, least=least)
         state = _state(model)
+    lost = [str(m) for m in model.plausibility.failed] if model.plausibility else []
     levels = _levels(model, settings)
     trained = Trained(model, table.target, table.meaning.columns, levels, table.imputed)
     tests = _tests(trained, table, settings.seed)
@@ -164,6 +165,7 @@ def _fit(path: Path, out: Path, settings: Settings, engine: Engine | None, verbo
         "dropped": [str(m) for m in model.plausibility.dropped] if model.plausibility else [],
         "spared": [str(m) for m in model.plausibility.spared] if model.plausibility else [],
         **state,
+        "failed": [*lost, *state["failed"]],
         "held_out": tests,
     }
 
