@@ -263,6 +263,45 @@ def test_text_of_every_type_survives_csv(kind):
     assert [row[0] for row in read] == ["a,b", 'c "d"', "", "e\nf"]
 
 
+KEPT = {
+    "bytes": pa.array([b'a,"b', b"\xff\x00", None]),
+    "large": pa.array([b"a", b"b", b"c"], pa.large_binary()),
+    "fixed": pa.array([b"ab", b"cd", None], pa.binary(2)),
+    "view": pa.array([b"a", b"b", b"c"], pa.binary_view()),
+    "places": pa.array([b"p", b"q", b"p"]).dictionary_encode(),
+    "lists": pa.array([[1, 2], [], None]),
+    "floats": pa.array([[1.5, np.nan], [], None]),
+    "pairs": pa.array([[1.0, 2.0], None, [3.0, 4.0]], pa.list_(pa.float64(), 2)),
+    "record": pa.array([{"a": 1, "b": b"x"}, None, {"a": 2, "b": None}]),
+    "length": pa.array([90_000_000, None, 1], pa.duration("us")),
+}
+SPOKEN = {
+    "bytes": ['a,"b', "0xff00", None],
+    "large": ["a", "b", "c"],
+    "fixed": ["ab", "cd", None],
+    "view": ["a", "b", "c"],
+    "places": ["p", "q", "p"],
+    "lists": [[1, 2], [], None],
+    "floats": [[1.5, None], [], None],
+    "pairs": [[1.0, 2.0], None, [3.0, 4.0]],
+    "record": [{"a": 1, "b": "x"}, None, {"a": 2, "b": None}],
+    "length": [90.0, None, 1e-6],
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_whatever_a_column_holds_it_can_be_kept(name):
+    columns = {"kept": KEPT[name], "row": pa.array(range(3))}
+    in_json = [json.loads(line)["kept"] for line in writing.json_lines(columns).splitlines()]
+    assert in_json == SPOKEN[name]
+    in_csv = [row[0] for row in csv.reader(io.StringIO(writing.csv_lines(columns), newline=""))]
+    for cell, value in zip(in_csv, SPOKEN[name], strict=True):
+        if isinstance(value, str):
+            assert cell == value
+        else:  # null is nothing, or as JSON has it within what JSON spells
+            assert (cell in ("", "null")) if value is None else (json.loads(cell) == value)
+
+
 @given(st.lists(st.text(alphabet='ab|\\",\n ', min_size=1), max_size=5))
 def test_a_set_of_classes_survives_csv(names):
     file = io.StringIO()

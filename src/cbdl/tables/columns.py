@@ -81,6 +81,15 @@ def check_names(table: Chunk, target: str, wishes: Wishes) -> list[str]:
                 )
     if target in wishes.drop:
         raise UsageError(f"--drop {target}: that is the target; a model cannot do without it")
+    for option, names in (("--use", wishes.use), ("--date", tuple(wishes.date_formats()))):
+        if target in names:
+            raise UsageError(
+                f"{option} {target}: that is the target, which a model predicts and does not learn from; leave "
+                f"{option} out, or choose another --target"
+            )
+        both = [name for name in names if name in wishes.drop]
+        if both:
+            raise UsageError(f"{option} {both[0]}: --drop leaves that column out; say one of the two")
     left = [n for n in table if n != target and n not in wishes.drop]
     if not left:
         raise UsageError(f"no column is left to learn from{other_sign(table)}")
@@ -110,7 +119,7 @@ def learn(table: Chunk, names: Sequence[str], rows: Rows, wishes: Wishes) -> Mea
             columns.append(column)
     if problems:
         raise TableError(_together(problems))
-    notes = []
+    notes = _filled_words(table, columns, constant) if wishes.impute else []
     if constant:
         words = ("column has", "teaches") if len(constant) == 1 else ("columns have", "teach")
         notes.append(
@@ -184,9 +193,25 @@ def _check_missing(table: Chunk, names: Sequence[str], wishes: Wishes) -> None:
         )
 
 
+def _filled_words(table: Chunk, columns: Sequence[Column], constant: Sequence[str]) -> list[str]:
+    """Which words of categories were read as missing values and filled in: somebody may have meant a level by them."""
+    fills = {c.name: f"filled in with {c.fill!r} (--impute)" for c in columns if c.kind == "category"}
+    alone = [name for name in constant if cells.plain_numbers(table[name]) is None]
+    notes = []
+    for name, what in (fills | dict.fromkeys(alone, "filled in with the only other one")).items():
+        words = cells.words_for_missing(table[name])
+        if words:
+            verb = "is read as a missing value" if len(words) == 1 else "are read as missing values"
+            notes.append(
+                f"column {name!r}: {named(sorted(words))} in {many(sum(words.values()), 'row')} {verb} and {what}; "
+                "if a category is meant, give it another name in the table"
+            )
+    return notes
+
+
 def read_as_missing(*columns: Any) -> str:
     """That words of these columns are read as missing values, where some are: one may have meant a category by them."""
-    words = set().union(*map(cells.words_for_missing, columns))
+    words = {word for column in columns for word in cells.words_for_missing(column)}
     return f". Words that are read as missing values: {named(sorted(words))}" if words else ""
 
 
@@ -202,6 +227,11 @@ def _learn(name: str, cell: Any, rows: Rows, wishes: Wishes, formats: dict[str, 
     if pa.types.is_nested(cell.type):
         raise TableError(
             f"column {name!r} holds lists or records; make columns of their parts, or leave it out with --drop {name}"
+        )
+    if cells.is_bytes(cell) and (odd := cells.as_words(cell)[1]).any():
+        raise TableError(
+            f"column {name!r}, row {rows[int(odd.argmax())] + 1}: bytes that are no text (UTF-8); write words or "
+            f"numbers, or leave the column out with --drop {name}"
         )
     quick = cells.plain_numbers(cell, wishes.decimal)
     if quick is not None:
