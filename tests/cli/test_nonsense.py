@@ -277,7 +277,7 @@ def test_dates_times_and_lengths_of_time_of_parquet_are_understood(tmp_path):
     [
         ("n", range(60), "numbers the rows"),
         ("n", range(1, 61), "numbers the rows"),
-        ("customer_id", 1_000_000 + 7 * SOURCE.permutation(60), "numbers the rows"),
+        ("customer_id", 1_000_000 + 7 * SOURCE.permutation(60), "and its name that of an identifier"),
         ("name", [f"Person {i}" for i in range(60)], "60 different values in 60 rows"),
     ],
 )
@@ -397,6 +397,8 @@ def test_all_columns_with_missing_values_are_named_in_one_message(tmp_path):
         ("x2", "3"),
     ]
     assert "--impute" in err
+    lines = called("fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m")[2].splitlines()
+    assert len(lines) == 5, "a line for each, and what to do"
 
 
 def test_words_that_are_read_as_missing_values_are_told(tmp_path):
@@ -520,6 +522,52 @@ def test_numbers_too_large_for_the_model_are_named_with_their_column(tmp_path):
     code, out, err = called("predict", tmp_path / "model", path)
     assert (code, out) == (1, "")
     assert "column 'x', row 60: 1e+300 is too large" in err
+
+
+def test_what_a_saved_model_could_not_be_asked_about_is_refused_at_once(tmp_path):
+    """It is asked in single precision: a column that it was trained with must fit into that."""
+    path = table(tmp_path / "t.csv", {"z": X, "x": [*X[:-1], 1e39], "y": Y})
+    for row in (-1, 0):  # one that is trained on, and one that is held out
+        path = table(tmp_path / "t.csv", {"z": X, "x": np.roll([*X[:-1], 1e39], row), "y": Y})
+        code, _, err = fitted(path)
+        assert code == 1
+        assert "column 'x'" in err
+        assert "too large a number" in err
+    path = table(tmp_path / "t.csv", {"z": X, "x": 1e37 * X, "y": Y})
+    assert fitted(path)[0] == 0
+    assert called("predict", tmp_path / "model", path)[0] == 0
+
+
+def test_numbers_that_vary_too_little_to_compute_with_are_named(tmp_path):
+    """Their squares are 0: a model of them would answer in units of 1."""
+    path = table(tmp_path / "t.csv", {"x": 1e-200 * X, "z": X, "y": Y})
+    code, _, err = fitted(path)
+    assert code == 1
+    assert "column 'x' varies by" in err
+    assert "too little to compute with; give it in a smaller unit, or leave it out with --drop x" in err
+    code, _, err = fitted(table(tmp_path / "t.csv", {"x": X, "y": 1e-200 * X}))
+    assert code == 1
+    assert "the target 'y' varies by" in err
+
+
+def test_a_target_in_tiny_units_is_answered_in_them(tmp_path):
+    path = table(tmp_path / "t.csv", {"x": X, "y": 1.6e-19 * X})
+    assert fitted(path)[0] == 0
+    code, out, _ = called("predict", tmp_path / "model", path)
+    assert code == 0
+    for row in csv.DictReader(io.StringIO(out)):
+        lower, middle, upper = (float(row[name]) for name in ("lower", "decision", "upper"))
+        assert lower < middle < upper
+        assert 1e-22 < upper - lower < 1e-17
+
+
+@pytest.mark.filterwarnings("default:the target 'y' has classes")
+def test_classes_that_may_be_one_are_told(tmp_path):
+    labels = [c.upper() if i % 3 else c for i, c in enumerate(Y)]
+    with pytest.warns(
+        UserWarning, match="capital letters or spaces only: 'NO', 'no', 'YES', 'yes'; write them alike"
+    ):
+        assert fitted(table(tmp_path / "t.csv", {"x": X, "y": labels}))[0] == 0
 
 
 def test_a_large_target_is_named(tmp_path):

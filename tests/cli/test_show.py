@@ -32,6 +32,7 @@ SUMMARY: dict[str, Any] = {
     "target": "y",
     "rows": 1600,
     "features": 7,
+    "imputed": 0,
     "members": 3,
     "dropped": ["prior 0, likelihood 0"],
     "spared": [],

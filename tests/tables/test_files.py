@@ -156,7 +156,7 @@ def test_columns_of_models_that_were_saved_before_are_read():
 
 def test_a_missing_value_is_an_error_or_the_median_or_the_most_frequent():
     table = {"x": ["1", "NA", "4", "10"], "c": ["b", "a", "?", "b"]}
-    with pytest.raises(TableError, match=r"'x' has 1 missing value \(row 2\); column 'c' has 1"):
+    with pytest.raises(TableError, match=r"'x' has 1 missing value \(row 2\)\ncolumn 'c' has 1"):
         learned(table, ["x", "c"])
     columns = learned(table, ["x", "c"], impute=True)
     rows = filled(columns, tables.encode_rows(columns, tables.from_frame(table)))

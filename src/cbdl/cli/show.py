@@ -158,10 +158,11 @@ def _ended(summary: Mapping[str, Any]) -> str:
 def fit(summary: Mapping[str, Any], *, chosen: bool) -> None:
     other = summary["other_task"]
     hint = f"  (by its values; else --task {other})" if chosen and other else ""
+    gaps = f"; in {many(summary['imputed'], 'row')} values were filled in" if summary["imputed"] else ""
     rows = [
         ("model", summary["model"]),
         ("task", f"{summary['task']} of {summary['target']}{hint}"),
-        ("trained on", f"{many(summary['rows'], 'row')}, {many(summary['features'], 'feature')}"),
+        ("trained on", f"{many(summary['rows'], 'row')}, {many(summary['features'], 'feature')}{gaps}"),
         (
             "members",
             many(summary["members"], "Bayesian network") + _fallen(summary),

@@ -32,6 +32,10 @@ RUN = 10
 """Rows from which on the numbers 0, 1, 2, ... in order are taken for those of the rows."""
 LARGEST: float = float(np.finfo(np.float64).max) ** 0.5 / 1e6
 """Numbers above this have squares, and sums of squares, that are none."""
+SINGLE: float = float(np.finfo(np.float32).max)
+"""Inputs above this are none in single precision, in which saved models are asked."""
+LEAST_SPREAD: float = float(np.finfo(np.float64).tiny) ** 0.5 * 1e6
+"""Numbers that vary by less than this have squares of differences that vanish."""
 _MEASURED = re.compile(r"([-+]?\d[\d.,]*) ?([^\d\s.,+-][^\d\s]{0,7})")
 """A number with a unit behind it."""
 _PRICED = re.compile(r"([A-Z]{3}) ([-+]?\d[\d.,]*)")
@@ -183,12 +187,17 @@ def _check_missing(table: Chunk, names: Sequence[str], wishes: Wishes) -> None:
         )
     some = {name: at for name, at in gone.items() if len(at)}
     if some and not wishes.impute:
-        each = "; ".join(
+        each = [
             f"column {name!r} has {many(len(at), 'missing value')} ({_first(at)})"
             for name, at in some.items()
+        ]
+        told = (
+            f"{each[0]}. "
+            if len(each) == 1
+            else "\n".join([f"{len(each)} columns have missing values:", *each, ""])
         )
         raise TableError(
-            f"{each}. Remove the rows, leave columns out with --drop, or add --impute to fill in the median or the "
+            f"{told}Remove the rows, leave columns out with --drop, or add --impute to fill in the median or the "
             f"most frequent value{read_as_missing(*(table[name] for name in some))}"
         )
 
@@ -292,14 +301,19 @@ def _number(name: str, values: Floats, spelling: Spelling, trusted: bool) -> Col
     least, most = float(known.min()), float(known.max())
     if least == most:
         return None
-    if too_wide(least, most):
+    if max(most, -least) > SINGLE:
         raise TableError(
             f"column {name!r} holds {max(most, -least):g}, too large a number to compute with; correct it, or leave "
             f"the column out with --drop {name}"
         )
-    if not trusted and _is_identifier(name, known):
+    if too_narrow(least, most):
         raise TableError(
-            f"column {name!r} numbers the rows; an identifier teaches nothing about new ones: leave it out with "
+            f"column {name!r} varies by {most - least:.2g}, too little to compute with; give it in a smaller unit, or "
+            f"leave it out with --drop {name}"
+        )
+    if not trusted and (why := _is_identifier(name, known)):
+        raise TableError(
+            f"column {name!r} {why}; an identifier teaches nothing about new ones: leave it out with "
             f"--drop {name}, or insist with --use {name}"
         )
     if not trusted and _are_dates(known):
@@ -317,16 +331,28 @@ def too_wide(least: float, most: float) -> bool:
     return max(abs(least), abs(most)) > LARGEST
 
 
-def _is_identifier(name: str, values: Floats) -> bool:
-    """Whole numbers, all different, that count the rows from 0 or 1, or whose name says what they are."""
+def too_narrow(least: float, most: float) -> bool:
+    """Whether numbers vary, but by so little that it cannot be computed with."""
+    return 0 < most - least < LEAST_SPREAD
+
+
+def _is_identifier(name: str, values: Floats) -> str:
+    """Why whole numbers, all different, are taken for an identifier: they count the rows from 0 or 1, or their name
+    says so; nothing if they are none."""
     if len(values) < RUN or not np.all(values == np.round(values)):
-        return False
+        return ""
     ordered = np.unique(values)
     if len(ordered) < len(values):
-        return False
+        return ""
     # training rows are a part of the table, in its order: they leave gaps
     counts = ordered[0] >= 0 and ordered[-1] <= 2 * len(values) and bool(np.all(np.diff(values) > 0))
-    return bool(counts) or bool(_IDENTIFIER.match(name))
+    if counts:
+        return "numbers the rows"
+    return (
+        "is another whole number in every row, and its name that of an identifier"
+        if _IDENTIFIER.match(name)
+        else ""
+    )
 
 
 def _are_dates(values: Floats) -> bool:
@@ -426,7 +452,7 @@ def _format(name: str, words: Sequence[str]) -> str:
     return ways[0]
 
 
-def check_range(columns: Sequence[Column], X: Floats, largest: float = LARGEST, first_row: int = 1) -> None:
+def check_range(columns: Sequence[Column], X: Floats, largest: float = SINGLE, first_row: int = 1) -> None:
     """A TableError that names the column of a number that the model's precision, up to `largest`, cannot hold."""
     with np.errstate(invalid="ignore"):
         over = np.abs(X) > min(largest, LARGEST)

@@ -129,7 +129,7 @@ def _steps(lower: Any, upper: Any, decimals: int | None) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         width = np.floor(np.log10(_floats(upper) - _floats(lower)))
     steps = np.where(np.isfinite(width), WIDTH - 1 - width, 15.0)
-    return np.minimum(steps, 15.0 if decimals is None else float(decimals))
+    return steps if decimals is None else np.minimum(steps, float(decimals))
 
 
 def _outwards(own: Mapping[str, Any], to_grid: Callable[[Floats, Any, Rounding], Floats]) -> dict[str, Any]:
