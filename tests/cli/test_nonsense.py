@@ -277,7 +277,7 @@ def test_dates_times_and_lengths_of_time_of_parquet_are_understood(tmp_path):
     [
         ("n", range(60), "numbers the rows"),
         ("n", range(1, 61), "numbers the rows"),
-        ("customer_id", 1_000_000 + 7 * SOURCE.permutation(60), "and its name that of an identifier"),
+        ("customer_id", 1_000_000 + 7 * SOURCE.permutation(60), "looks like an identifier by its name"),
         ("name", [f"Person {i}" for i in range(60)], "60 different values in 60 rows"),
     ],
 )

@@ -313,7 +313,7 @@ def _number(name: str, values: Floats, spelling: Spelling, trusted: bool) -> Col
         )
     if not trusted and (why := _is_identifier(name, known)):
         raise TableError(
-            f"column {name!r} {why}; an identifier teaches nothing about new ones: leave it out with "
+            f"column {name!r} {why}; an identifier teaches nothing about new rows: leave it out with "
             f"--drop {name}, or insist with --use {name}"
         )
     if not trusted and _are_dates(known):
@@ -349,7 +349,7 @@ def _is_identifier(name: str, values: Floats) -> str:
     if counts:
         return "numbers the rows"
     return (
-        "is another whole number in every row, and its name that of an identifier"
+        "looks like an identifier by its name and its whole numbers, all different"
         if _IDENTIFIER.match(name)
         else ""
     )
