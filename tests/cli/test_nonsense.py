@@ -628,6 +628,22 @@ def test_a_member_that_failed_is_not_called_refuted(tmp_path):
     assert summary["failed"] == summary["dropped"] == ["prior 1, likelihood 0"]
 
 
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view(), pa.large_string()], ids=str)
+def test_words_of_polars_are_read_from_parquet(tmp_path, kind):
+    columns = {"x": pa.array(X), "c": pa.array(["red", "blue"] * 30).cast(kind), "y": pa.array(Y.tolist())}
+    parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
+    assert parquet.read_schema(tmp_path / "t.parquet").field("c").type == kind
+    assert fitted(tmp_path / "t.parquet")[0] == 0
+    assert columns_of(tmp_path / "t.parquet")["c"]["levels"] == ["blue", "red"]
+    assert called("predict", tmp_path / "model", tmp_path / "t.parquet", "--keep", "c")[0] == 0
+
+
+def test_classes_that_are_lengths_of_time_are_seconds(tmp_path):
+    waits = pa.array([i % 3 * 1_000_000 for i in range(60)], pa.duration("us"))
+    parquet.write_table(pa.table({"x": X, "y": waits}), tmp_path / "t.parquet")
+    assert fitted(tmp_path / "t.parquet")[1]["classes"] == ["0", "1", "2"]
+
+
 def test_bytes_are_the_words_that_they_spell(tmp_path):
     """Many programs keep words in Parquet as bytes; others see the same table in CSV."""
     colours = ["red", "blue"] * 30

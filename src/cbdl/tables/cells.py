@@ -215,6 +215,8 @@ def _as_text(column: Any) -> Any:
         return column.cast(pa.string())
     if pa.types.is_boolean(column.type):  # as pandas and Python write them
         return pc.if_else(column, "True", "False")
+    if pa.types.is_duration(column.type):
+        return seconds(column).cast(pa.string())
     if pa.types.is_nested(column.type):
         return pa.array([None if v is None else str(v) for v in column.to_pylist()], pa.string())
     return column.cast(pa.string())

@@ -166,9 +166,15 @@ def _of_objects(values: Iterable[Any]) -> Any:
 def _columns(table: Any) -> Chunk:
     whole = table.combine_chunks()
     return {
-        name: column.chunk(0) if column.num_chunks else pa.array([], column.type)
+        name: _plain(column.chunk(0)) if column.num_chunks else pa.array([], column.type)
         for name, column in zip(whole.column_names, whole.columns, strict=True)
     }
+
+
+def _plain(column: Any) -> Any:
+    """A column of views on words, as polars has them, of which Arrow can take no rows, as words."""
+    views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    return column.cast(views[column.type]) if column.type in views else column
 
 
 def _regrouped(batches: Iterable[Any], rows: int) -> Iterator[Any]:
