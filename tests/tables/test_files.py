@@ -67,11 +67,21 @@ def test_the_delimiter_is_the_one_of_the_header(tmp_path, delimiter):
         ('a,b\n1,2\n3,"4\n5,6\n', "line 3: a quote is opened and never closed"),
         ('a,b\n1,2\n"3,4\n5,6\n', "line 3: a quote is opened and never closed"),
         ('a,b\n1,"2"\n3\n', "line 3: 1 value for 2 columns"),
+        ("My table\na,b\n1,2\n", "line 2: 2 values for 1 column .*; the first line must name the columns"),
+        ("sep=;\na;b\n1;2\n", "the first line, 'sep=;', is a hint to spreadsheets; remove it"),
+        ('"sep=,"\r\na,b\r\n1,2\r\n', "is a hint to spreadsheets"),
     ],
 )
 def test_a_file_that_is_no_table_is_refused_with_the_place(tmp_path, text, said):
     with pytest.raises(TableError, match=said):
         tables.read(written(tmp_path / "t.csv", text))
+
+
+def test_a_value_may_be_long(tmp_path):
+    long = "x" * 200_000
+    for delimiter in ",;":
+        rows = [f"a{delimiter}b", *(f"{i}{delimiter}{long}" for i in range(3))]
+        assert listed(written(tmp_path / "t.csv", "\n".join(rows)))["b"] == [long] * 3
 
 
 def test_what_is_no_csv_is_told_by_its_first_bytes(tmp_path):
