@@ -84,6 +84,12 @@ def test_a_value_may_be_long(tmp_path):
         assert listed(written(tmp_path / "t.csv", "\n".join(rows)))["b"] == [long] * 3
 
 
+def test_a_row_that_is_too_long_is_named(tmp_path):
+    path = written(tmp_path / "t.csv", "a,b\n1,x\n" + ("2," + "x" * 2_000_000 + "\n") * 3)
+    with pytest.raises(TableError, match=r"line 3: a value has more than 131,072 signs; .* longer than 1 MB"):
+        tables.read(path)
+
+
 def test_what_is_no_csv_is_told_by_its_first_bytes(tmp_path):
     table = pa.table({"a": [1, 2]})
     parquet.write_table(table, tmp_path / "parquet.csv")

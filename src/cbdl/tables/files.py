@@ -357,7 +357,11 @@ def _explained(path: Path, header: _Header, error: Exception) -> TableError:
         return _not_text(path, header.encoding, problem)
     except csv.Error as problem:
         if _is_open(problem):
-            return _open_quote(path, count + 1)
+            _check_quotes(path, header)
+            return TableError(
+                f"{path}, line {count + 1}: a value has more than {csv.field_size_limit():,} signs; close its quote, "
+                f"or shorten it: no row may be longer than {BLOCK >> 20} MB"
+            )
         return TableError(f"{path}, line {count + 1}: {problem}")
     return TableError(f"{path} is not a CSV file: {error}")
 
