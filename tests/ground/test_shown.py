@@ -329,4 +329,13 @@ def test_a_decomposition_is_told_by_what_it_spans():
     assert said.startswith("Decomposition(batch_shape=(20,), noise=")
     assert "disagreement=" in said
     assert len(said) < 300
-    assert repr(model.predict(y[:1, None])[0].decomposition()).startswith("Decomposition(noise=")
+    one = model.predict(y[:1, None])[0].decomposition()
+    assert repr(one).startswith(f"Decomposition(noise=[{one.noise[0]:.4g}, {one.noise[1]:.4g}], doubt=[")
+
+
+def test_optima_and_averages_are_told_in_a_line():
+    sets = cbdl.CategoricalCredalSet([[0.9, 0.1], [0.1, 0.9]])
+    assert repr(sets.upper_entropy(certificate=True)).endswith("weights=[0.5, 0.5], error=0)")
+    assert repr(sets.average_uncertainty()).startswith(
+        "AveragedUncertainty(total=0.6931, expected_entropy=0.3251"
+    )

@@ -103,7 +103,8 @@ def region_html(region: Region) -> str:
 
 
 def numbers_words(answer: object) -> str:
-    """The numbers of one set, or of a batch its shape and between which values each of them lies.
+    """The numbers of one set, those of its elements if they are few; of a batch its shape, and between which values
+    each of them lies.
 
     >>> from cbdl import CategoricalCredalSet
     >>> CategoricalCredalSet([[0.9, 0.1], [0.1, 0.9]]).uncertainty()  # doctest: +ELLIPSIS
@@ -113,7 +114,11 @@ def numbers_words(answer: object) -> str:
     """
     own = {name: np.asarray(torch.as_tensor(x).cpu(), dtype=np.float64) for name, x in vars(answer).items()}
     batch = min((x.shape for x in own.values()), key=len)
-    spans = [f"{name}={_span(x)}" for name, x in own.items()]
+    few = {name for name, x in own.items() if not batch and x.ndim > 0 and x.size <= ROWS}
+    spans = [
+        f"{name}=[{', '.join(cell(v) for v in x.ravel().tolist())}]" if name in few else f"{name}={_span(x)}"
+        for name, x in own.items()
+    ]
     return f"{type(answer).__name__}({', '.join([f'batch_shape={batch}', *spans] if batch else spans)})"
 
 
