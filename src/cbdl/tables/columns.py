@@ -19,8 +19,9 @@ from cbdl.steps.missing import QUANTILES
 from cbdl.tables import cells
 from cbdl.tables.cells import Decimal, Spelling
 from cbdl.tables.encoding import Column, encode, features
-from cbdl.tables.errors import TableError, UsageError, many, named
+from cbdl.tables.errors import TableError, UsageError, named
 from cbdl.tables.files import Chunk, Floats
+from cbdl.tables.gaps import check_missing, filled_words
 
 __all__ = ["Column", "Meaning", "Wishes", "check_names", "check_range", "encode", "learn", "learn_columns"]
 
@@ -107,7 +108,7 @@ def other_sign(names: Collection[str]) -> str:
 
 def learn(table: Chunk, names: Sequence[str], rows: Rows, wishes: Wishes) -> Meaning:
     """What each of the columns `names` means, from the `rows` of the table that are trained on."""
-    _check_missing(table, names, wishes)
+    check_missing(table, names, wishes.impute)
     columns, constant, problems = [], [], []
     formats = wishes.date_formats()
     for name in names:
@@ -123,7 +124,7 @@ def learn(table: Chunk, names: Sequence[str], rows: Rows, wishes: Wishes) -> Mea
             columns.append(column)
     if problems:
         raise TableError(_together(problems))
-    notes = _filled_words(table, columns, constant) if wishes.impute else []
+    notes = filled_words(table, columns, constant) if wishes.impute else []
     if constant:
         words = ("column has", "teaches") if len(constant) == 1 else ("columns have", "teach")
         notes.append(
@@ -148,7 +149,7 @@ def learn_columns(table: Mapping[str, Any], names: Sequence[str], impute: bool) 
     and identifiers stay; a missing value is an error unless `impute`."""
     chunk = {name: _array(table[name]) for name in names}
     wishes = Wishes(use=tuple(names), impute=impute)
-    _check_missing(chunk, names, wishes)
+    check_missing(chunk, names, impute)
     rows = np.arange(len(chunk[names[0]]))
     learned = ((name, _learn(name, chunk[name], rows, wishes, {})) for name in names)
     return tuple(column or _constant(name, chunk[name]) for name, column in learned)
@@ -171,62 +172,6 @@ def _constant(name: str, cell: Any) -> Column:
         return Column(name, "category", (word,), word)
     value = float(quick[~np.isnan(quick)][0])
     return Column(name, "number", (), repr(value), ((value,),))
-
-
-def _check_missing(table: Chunk, names: Sequence[str], wishes: Wishes) -> None:
-    """One TableError that names all columns in which values are missing; and those without any value."""
-    gone = {name: np.flatnonzero(cells.missing(table[name])) for name in names}
-    size = len(next(iter(table.values())))
-    void = [name for name, at in gone.items() if len(at) == size]
-    if void:
-        drop = " ".join(f"--drop {name}" for name in void)
-        one = len(void) == 1
-        raise TableError(
-            f"{'column' if one else 'columns'} {named(void)} {'has' if one else 'have'} no value at all; leave "
-            f"{'it' if one else 'them'} out with {drop}"
-        )
-    some = {name: at for name, at in gone.items() if len(at)}
-    if some and not wishes.impute:
-        each = [
-            f"column {name!r} has {many(len(at), 'missing value')} ({_first(at)})"
-            for name, at in some.items()
-        ]
-        told = (
-            f"{each[0]}. "
-            if len(each) == 1
-            else "\n".join([f"{len(each)} columns have missing values:", *each, ""])
-        )
-        raise TableError(
-            f"{told}Remove the rows, leave columns out with --drop, or add --impute to fill in the median or the "
-            f"most frequent value{read_as_missing(*(table[name] for name in some))}"
-        )
-
-
-def _filled_words(table: Chunk, columns: Sequence[Column], constant: Sequence[str]) -> list[str]:
-    """Which words of categories were read as missing values and filled in: somebody may have meant a level by them."""
-    fills = {c.name: f"filled in with {c.fill!r} (--impute)" for c in columns if c.kind == "category"}
-    alone = [name for name in constant if cells.plain_numbers(table[name]) is None]
-    notes = []
-    for name, what in (fills | dict.fromkeys(alone, "filled in with the only other one")).items():
-        words = cells.words_for_missing(table[name])
-        if words:
-            verb = "is read as a missing value" if len(words) == 1 else "are read as missing values"
-            notes.append(
-                f"column {name!r}: {named(sorted(words))} in {many(sum(words.values()), 'row')} {verb} and {what}; "
-                "if a category is meant, give it another name in the table"
-            )
-    return notes
-
-
-def read_as_missing(*columns: Any) -> str:
-    """That words of these columns are read as missing values, where some are: one may have meant a category by them."""
-    words = {word for column in columns for word in cells.words_for_missing(column)}
-    return f". Words that are read as missing values: {named(sorted(words))}" if words else ""
-
-
-def _first(at: Rows) -> str:
-    numbers = ", ".join(str(i + 1) for i in at[:3].tolist()) + (", ..." if len(at) > 3 else "")
-    return f"{'row' if len(at) == 1 else 'rows'} {numbers}"
 
 
 def _learn(name: str, cell: Any, rows: Rows, wishes: Wishes, formats: dict[str, str]) -> Column | None:

@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from cbdl.tables import cells
 from cbdl.tables.cells import PLAIN, Decimal, Spelling
-from cbdl.tables.columns import LEVELS, read_as_missing, spelling_of, too_narrow, too_wide
+from cbdl.tables.columns import LEVELS, spelling_of, too_narrow, too_wide
 from cbdl.tables.errors import TableError, named
 from cbdl.tables.files import Floats
+from cbdl.tables.gaps import read_as_missing
 
 Task = Literal["classification", "regression"]
 Labels = npt.NDArray[Any]
