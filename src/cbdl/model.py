@@ -198,7 +198,7 @@ class CBDL:
         - `checkpoint_dir`: as in `fit`
         """
         learned = self.learned
-        data = self._border.more(X, y, learned)
+        data = self._border.more(self._array(X), y, learned)
         whole = self._tasks()
         todo = [continued(whole[s], part) for s, part in learned.parts.items()]
         fitting = Fitting(self.engine, self.method.continuing(), self._run, checkpoint_dir)
@@ -212,7 +212,7 @@ class CBDL:
         """
         learned, data = self.learned, self._data
         if X is not None:
-            data = self._border.more(X, y, learned)
+            data = self._border.more(self._array(X), y, learned)
         if data is None:
             raise ValueError("a loaded model does not hold its training data; call diagnostics(X, y)")
         parts = learned.parts.values()
@@ -470,7 +470,11 @@ class CBDL:
 
     def _inputs(self, X: Any) -> Tensor:
         learned = self.learned
-        return self._border.inputs(X if self.encoder is None else self.encoder.array(X), learned)
+        return self._border.inputs(self._array(X), learned)
+
+    def _array(self, X: Any) -> Any:
+        """Inputs as numbers where they are a data frame that the model knows how to read."""
+        return X if self.encoder is None else self.encoder.array(X)
 
 
 def load(

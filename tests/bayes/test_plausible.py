@@ -148,6 +148,36 @@ def test_so_many_stay_at_least_and_it_is_told_who_is_refuted() -> None:
     assert "refuted, kept" in two._repr_html_()
 
 
+def test_a_member_whose_training_failed_is_not_refuted() -> None:
+    values, ones = score(0, 400, [0.0, 3.0, 2.0, 1.0]), torch.ones(400, dtype=torch.float64)
+    judged = judge(members(4), values, ones, 0.05, "5 folds", least=2, failed={(3, 0)})
+    assert [m.k for m in judged.failed] == [3]
+    assert [m.k for m in judged.dropped] == [1, 3]
+    assert [m.k for m in judged.spared] == [2], "a failed one does not stay for the sake of numbers"
+    assert judged.summary == (
+        "refuted by the data (plausibility below 0.05, 5 folds): (prior 1, likelihood 0); refuted, but kept because "
+        "one member alone knows no ignorance: (prior 2, likelihood 0); left out because their training failed: "
+        "(prior 3, likelihood 0)"
+    )
+    assert str(judged).splitlines()[-1].endswith("failed")
+    assert "failed" in judged._repr_html_()
+    assert repr(judged) == f"Plausibility({judged.summary})"
+
+
+def test_nobody_is_compared_with_a_member_that_failed_unless_all_did() -> None:
+    values, ones = score(0, 400, [1.0, 0.0]), torch.ones(400, dtype=torch.float64)
+    assert judge(members(2), values, ones, 0.05, failed={(1, 0)}).verdicts[0].plausibility == 1
+    everyone = judge(members(2), values, ones, 0.05, failed={(0, 0), (1, 0)})
+    assert [v.kept for v in everyone.verdicts] == [False, True]
+    assert "failed, kept" in str(everyone)
+
+
+def test_a_prior_that_failed_is_no_end_of_a_grid() -> None:
+    values, ones = score(0, 400, [0.0, 1.0, 2.0]), torch.ones(400, dtype=torch.float64)
+    assert judge(members(3), values, ones, 0.01, scales=(1.0, 2.0, 4.0)).edge
+    assert not judge(members(3), values, ones, 0.01, scales=(1.0, 2.0, 4.0), failed={(1, 0)}).edge
+
+
 def test_nobody_is_spared_who_did_not_learn_or_if_only_the_likeliest_is_wanted() -> None:
     values, ones = score(0, 30, [0.0, 0.0]), torch.ones(30, dtype=torch.float64)
     assert len(judge(members(2), values, ones, 1.0, least=2).dropped) == 1

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -275,7 +276,10 @@ def test_imputation_is_kept_with_the_model(tmp_path):
     code, out, err = called(*arguments)
     assert (code, out) == (1, "")
     assert "'x' has 5 missing values (rows 3, 7, 11, ...)" in err
-    assert called(*arguments, "--impute")[0] == 0
+    code, out, _ = called(*arguments, "--impute")
+    assert code == 0
+    assert re.search(r"16 rows, 1 feature; in \d rows? values were filled in", " ".join(out.split()))
+    assert re.search(r"rows with values filled in +\d", out)
     assert called("predict", tmp_path / "m", path)[0] == 0
 
 
@@ -380,6 +384,9 @@ def test_a_stopped_fit_goes_on_to_the_same_model(place, tmp_path):
     code, _, err = called(*arguments, "--out", tmp_path / "m")
     assert code == 2
     assert "--resume" in err
+    code, _, err = called(*arguments, "--out", tmp_path / "m", "--resume", "--steps", "61")
+    assert code == 1
+    assert f"--resume goes on with the same table and the same options; to start again, delete {run}" in err
     code, out, _ = called(*arguments, "--out", tmp_path / "m", "--resume", "--json")
     assert code == 0
     assert not run.exists()

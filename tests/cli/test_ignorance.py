@@ -359,6 +359,16 @@ def test_a_loaded_model_takes_the_frame_that_it_was_trained_from(place, kind):
     np.testing.assert_allclose(again, own.uncertainty().epistemic[shuffled.index], atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::cbdl.bayes.diagnostics.CollapseWarning")  # as short a training
+@pytest.mark.parametrize("kind", ["kind", "value"])
+def test_a_loaded_model_is_diagnosed_and_calibrated_by_frames(place, kind):
+    model, data = cbdl.load(place / kind), frame()
+    array = tables.encode_rows(model.encoder.columns, tables.from_frame(data)).X
+    by_frame, by_array = (model.diagnostics(X, data[kind]) for X in (data, array))
+    assert [row.train_nll for row in by_frame] == [row.train_nll for row in by_array]
+    assert repr(model.calibrate(data, data[kind])) == repr(model.calibrate(array, data[kind]))
+
+
 def test_a_frame_with_gaps_is_for_predict_missing(place):
     model = cbdl.load(place / "kind")
     data = frame().head(3)

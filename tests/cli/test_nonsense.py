@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 
 from calls import called
@@ -152,9 +154,6 @@ def test_a_word_in_most_rows_makes_no_category_of_numbers(tmp_path):
 
 
 def test_lists_and_records_are_no_category(tmp_path):
-    import pyarrow as pa
-    from pyarrow import parquet
-
     parquet.write_table(pa.table({"x": X, "l": [[i % 3] for i in range(60)], "y": Y}), tmp_path / "t.parquet")
     assert "column 'l' holds lists or records" in fitted(tmp_path / "t.parquet")[2]
 
@@ -245,9 +244,6 @@ def test_numbers_that_look_like_dates_can_be_insisted_on(tmp_path):
 def test_dates_times_and_lengths_of_time_of_parquet_are_understood(tmp_path):
     import datetime as dt
 
-    import pyarrow as pa
-    from pyarrow import parquet
-
     path = tmp_path / "t.parquet"
     columns = {
         "day": [dt.date(2024, 1, 1) + dt.timedelta(i) for i in range(60)],
@@ -281,7 +277,7 @@ def test_dates_times_and_lengths_of_time_of_parquet_are_understood(tmp_path):
     [
         ("n", range(60), "numbers the rows"),
         ("n", range(1, 61), "numbers the rows"),
-        ("customer_id", 1_000_000 + 7 * SOURCE.permutation(60), "numbers the rows"),
+        ("customer_id", 1_000_000 + 7 * SOURCE.permutation(60), "looks like an identifier by its name"),
         ("name", [f"Person {i}" for i in range(60)], "60 different values in 60 rows"),
     ],
 )
@@ -378,6 +374,19 @@ def test_the_target_cannot_be_dropped(tmp_path):
     assert "--drop y: that is the target" in err
 
 
+@pytest.mark.parametrize("option", ["--use", "--date"])
+def test_the_target_is_no_column_to_learn_from(tmp_path, option):
+    path = table(tmp_path / "t.csv", {"x": X, "z": X, "y": Y})
+    for name in ("y", "y:%Y") if option == "--date" else ("y",):
+        code, _, err = fitted(path, option, name)
+        assert code == 2
+        assert f"{option} y: that is the target, which a model predicts and does not learn from" in err
+        assert f"leave {option} out" in err
+    code, _, err = fitted(path, option, "x", "--drop", "x")
+    assert code == 2
+    assert f"{option} x: --drop leaves that column out" in err
+
+
 def test_all_columns_with_missing_values_are_named_in_one_message(tmp_path):
     gaps = {f"x{i}": [*X[:i], "NA", *X[i + 1 :]] for i in range(3)}
     code, _, err = fitted(table(tmp_path / "t.csv", {**gaps, "z": X, "y": Y}))
@@ -388,6 +397,8 @@ def test_all_columns_with_missing_values_are_named_in_one_message(tmp_path):
         ("x2", "3"),
     ]
     assert "--impute" in err
+    lines = called("fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m")[2].splitlines()
+    assert len(lines) == 5, "a line for each, and what to do"
 
 
 def test_words_that_are_read_as_missing_values_are_told(tmp_path):
@@ -399,6 +410,27 @@ def test_words_that_are_read_as_missing_values_are_told(tmp_path):
     err = fitted(table(tmp_path / "t.csv", {"x": X, "c": ["", "some"] * 30, "y": Y}))[2]
     assert "column 'c' has 30 missing values" in err
     assert "are read as" not in err
+
+
+@pytest.mark.filterwarnings("ignore:1 column has one value")
+def test_words_that_are_filled_in_are_told(tmp_path):
+    """Who says --impute may not know that "none", a category of the table, is read as a missing value."""
+    colours = ["none", "red", "red", "blue"] * 15
+    with pytest.warns(UserWarning, match="column 'c': 'none' in 15 rows") as heard:
+        assert fitted(table(tmp_path / "t.csv", {"x": X, "c": colours, "y": Y}), "--impute")[0] == 0
+    (said,) = (str(w.message) for w in heard if "'none'" in str(w.message))
+    assert said == (
+        "column 'c': 'none' in 15 rows is read as a missing value and filled in with 'red' (--impute); if a category "
+        "is meant, give it another name in the table"
+    )
+    path = table(tmp_path / "u.csv", {"x": X, "c": ["None", "?", "yes"] * 20, "y": Y})
+    with pytest.warns(UserWarning, match=r"column 'c': '\?', 'None' in 40 rows are read as missing values"):
+        assert fitted(path, "--impute", "--overwrite")[0] == 0
+    # a number cannot be meant by a word, nor anything by an empty cell
+    path = table(tmp_path / "v.csv", {"x": [*X[:-1], "NA"], "c": ["", "a", "b"] * 20, "y": Y})
+    code, _, err = fitted(path, "--impute", "--overwrite")
+    assert code == 0
+    assert "missing value" not in err
 
 
 def test_columns_without_any_value_are_named_with_what_to_type(tmp_path):
@@ -492,6 +524,52 @@ def test_numbers_too_large_for_the_model_are_named_with_their_column(tmp_path):
     assert "column 'x', row 60: 1e+300 is too large" in err
 
 
+def test_what_a_saved_model_could_not_be_asked_about_is_refused_at_once(tmp_path):
+    """It is asked in single precision: a column that it was trained with must fit into that."""
+    path = table(tmp_path / "t.csv", {"z": X, "x": [*X[:-1], 1e39], "y": Y})
+    for row in (-1, 0):  # one that is trained on, and one that is held out
+        path = table(tmp_path / "t.csv", {"z": X, "x": np.roll([*X[:-1], 1e39], row), "y": Y})
+        code, _, err = fitted(path)
+        assert code == 1
+        assert "column 'x'" in err
+        assert "too large a number" in err
+    path = table(tmp_path / "t.csv", {"z": X, "x": 1e37 * X, "y": Y})
+    assert fitted(path)[0] == 0
+    assert called("predict", tmp_path / "model", path)[0] == 0
+
+
+def test_numbers_that_vary_too_little_to_compute_with_are_named(tmp_path):
+    """Their squares are 0: a model of them would answer in units of 1."""
+    path = table(tmp_path / "t.csv", {"x": 1e-200 * X, "z": X, "y": Y})
+    code, _, err = fitted(path)
+    assert code == 1
+    assert "column 'x' varies by" in err
+    assert "too little to compute with; give it in a smaller unit, or leave it out with --drop x" in err
+    code, _, err = fitted(table(tmp_path / "t.csv", {"x": X, "y": 1e-200 * X}))
+    assert code == 1
+    assert "the target 'y' varies by" in err
+
+
+def test_a_target_in_tiny_units_is_answered_in_them(tmp_path):
+    path = table(tmp_path / "t.csv", {"x": X, "y": 1.6e-19 * X})
+    assert fitted(path)[0] == 0
+    code, out, _ = called("predict", tmp_path / "model", path)
+    assert code == 0
+    for row in csv.DictReader(io.StringIO(out)):
+        lower, middle, upper = (float(row[name]) for name in ("lower", "decision", "upper"))
+        assert lower < middle < upper
+        assert 1e-22 < upper - lower < 1e-17
+
+
+@pytest.mark.filterwarnings("default:the target 'y' has classes")
+def test_classes_that_may_be_one_are_told(tmp_path):
+    labels = [c.upper() if i % 3 else c for i, c in enumerate(Y)]
+    with pytest.warns(
+        UserWarning, match="capital letters or spaces only: 'NO', 'no', 'YES', 'yes'; write them alike"
+    ):
+        assert fitted(table(tmp_path / "t.csv", {"x": X, "y": labels}))[0] == 0
+
+
 def test_a_large_target_is_named(tmp_path):
     code, _, err = fitted(table(tmp_path / "t.csv", {"x": X, "y": [*X[:-1], 1e300]}))
     assert code == 1
@@ -532,6 +610,56 @@ def test_a_member_that_failed_is_told_once_whatever_its_chains_and_folds(tmp_pat
     assert stopped == [
         f"member (prior 1, likelihood {s}) was stopped at step 0 (epoch 0, batch 0)" for s in range(2)
     ]
+
+
+def test_a_member_that_failed_is_not_called_refuted(tmp_path):
+    path = table(tmp_path / "t.csv", {"x": X, "y": Y})
+    command = ["fit", path, "--target", "y", "--net", "mlp:4", "--steps", "60"]
+    priors = ["--prior", "normal:0:1", "--prior", "normal:1e300:1"]
+    with pytest.warns(UserWarning, match="a prior that is far too wide or far off"):
+        code, out, err = called(*command, *priors, "--out", tmp_path / "m")
+    assert code == 0
+    assert "(1 left out, their training failed: prior 1, likelihood 0)" in " ".join(out.split())
+    assert "refuted" not in out
+    assert err.splitlines()[3].endswith("failed")
+    with pytest.warns(UserWarning, match="was stopped"):
+        _, out, _ = called(*command, *priors, "--out", tmp_path / "n", "--json", "--quiet")
+    summary = json.loads(out)
+    assert summary["failed"] == summary["dropped"] == ["prior 1, likelihood 0"]
+
+
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view(), pa.large_string()], ids=str)
+def test_words_of_polars_are_read_from_parquet(tmp_path, kind):
+    columns = {"x": pa.array(X), "c": pa.array(["red", "blue"] * 30).cast(kind), "y": pa.array(Y.tolist())}
+    parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
+    assert parquet.read_schema(tmp_path / "t.parquet").field("c").type == kind
+    assert fitted(tmp_path / "t.parquet")[0] == 0
+    assert columns_of(tmp_path / "t.parquet")["c"]["levels"] == ["blue", "red"]
+    assert called("predict", tmp_path / "model", tmp_path / "t.parquet", "--keep", "c")[0] == 0
+
+
+def test_classes_that_are_lengths_of_time_are_seconds(tmp_path):
+    waits = pa.array([i % 3 * 1_000_000 for i in range(60)], pa.duration("us"))
+    parquet.write_table(pa.table({"x": X, "y": waits}), tmp_path / "t.parquet")
+    assert fitted(tmp_path / "t.parquet")[1]["classes"] == ["0", "1", "2"]
+
+
+def test_bytes_are_the_words_that_they_spell(tmp_path):
+    """Many programs keep words in Parquet as bytes; others see the same table in CSV."""
+    colours = ["red", "blue"] * 30
+    columns = {"x": X, "c": [c.encode() for c in colours], "y": [y.encode() for y in Y]}
+    path = tmp_path / "t.parquet"
+    parquet.write_table(pa.table(columns), path)
+    assert fitted(path)[0] == 0
+    assert columns_of(path)["c"]["levels"] == ["blue", "red"]
+    same = table(tmp_path / "same.csv", {"x": X, "c": colours})
+    answers = [called("predict", tmp_path / "model", p)[1] for p in (path, same)]
+    assert answers[0] == answers[1]
+    parquet.write_table(pa.table({**columns, "c": [b"\xff\x00"] * 60}), path)
+    code, _, err = fitted(path, "--overwrite")
+    assert code == 1
+    assert "column 'c', row 1: bytes that are no text (UTF-8)" in err
+    assert "--drop c" in err
 
 
 @pytest.mark.parametrize("place", ["/proc/nix/model", "t.csv/model"])

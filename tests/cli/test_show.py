@@ -32,6 +32,7 @@ SUMMARY: dict[str, Any] = {
     "target": "y",
     "rows": 1600,
     "features": 7,
+    "imputed": 0,
     "members": 3,
     "dropped": ["prior 0, likelihood 0"],
     "spared": [],
@@ -92,6 +93,10 @@ def test_chains_that_do_not_agree_and_members_that_failed_are_told(capsys, monke
     assert "converged no (largest R-hat 2.50): chains do not agree; more --steps may help" in out
     out = said(capsys, monkeypatch, converged=False, failed=["prior 1, likelihood 0"])
     assert "converged no: 1 failed: prior 1, likelihood 0" in out
+    out = said(capsys, monkeypatch, failed=["prior 0, likelihood 0"])
+    assert "3 Bayesian networks (1 left out, their training failed: prior 0, likelihood 0)" in out
+    assert "converged yes" in out, "of those that stay"
+    assert "refuted" not in out
 
 
 @pytest.mark.parametrize(

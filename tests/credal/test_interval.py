@@ -454,3 +454,10 @@ def test_kernels_agree_with_the_class():
     assert torch.equal(cs.lower, low)
     assert torch.allclose(cs.lower_entropy(), lower_entropy(low, high)[0])
     assert torch.allclose(cs.log_survival(torch.zeros(len(low))), log_survival(low, high)[:, 0])
+
+
+def test_a_parameter_of_another_kind_is_told_from_those_that_there_are():
+    with pytest.raises(
+        AttributeError, match="an IntervalCredalSet has no 'probs'; its parameters are lower, upper"
+    ):
+        _ = sets(1).probs

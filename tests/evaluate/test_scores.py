@@ -346,6 +346,37 @@ def test_scores_are_the_same_from_a_set_probabilities_and_a_file(tmp_path):
     assert all(table == tables[0] for table in tables)
 
 
+def test_outcomes_that_a_file_holds_need_not_be_given(tmp_path):
+    P, y = np.random.default_rng(0).dirichlet(np.ones(3), size=(20, 2)), np.arange(20) % 3
+    with_y, without = tmp_path / "a.npz", tmp_path / "b.npz"
+    evaluate.save(with_y, P, y)
+    evaluate.save(without, P)
+    assert evaluate.scores(with_y, draws=20) == evaluate.scores(P, y, draws=20)
+    assert evaluate.reliability(str(with_y), draws=20).ece == evaluate.reliability(P, y, draws=20).ece
+    others = (y + 1) % 3
+    assert (
+        evaluate.scores(with_y, others, draws=0)["accuracy"]
+        == evaluate.scores(P, others, draws=0)["accuracy"]
+    )
+    for judged in (evaluate.scores, evaluate.reliability):
+        with pytest.raises(ValueError, match=r"y is not given: .*b\.npz holds none"):
+            judged(without)
+        with pytest.raises(ValueError, match="y is not given: give the outcomes"):
+            judged(P)
+
+
+def test_files_keep_the_names_of_classes(tmp_path):
+    P = np.random.default_rng(0).dirichlet(np.ones(2), size=(4, 3))
+    cs, y = cbdl.CategoricalCredalSet(P).with_labels(["cat", "dog"]), np.array(["cat", "dog", "cat", "cat"])
+    evaluate.save(tmp_path / "a.npz", cs, y.astype(object))
+    back = evaluate.load(tmp_path / "a.npz")
+    assert back.prediction.labels == ("cat", "dog")
+    assert back.y.tolist() == [0, 1, 0, 0]
+    assert evaluate.scores(tmp_path / "a.npz", draws=0) == evaluate.scores(cs, y, draws=0)
+    with pytest.raises(ValueError, match="y holds words"):
+        evaluate.save(tmp_path / "b.npz", P, y)
+
+
 def test_files_that_are_none_are_refused(tmp_path):
     (tmp_path / "text.npz").write_text("no")
     np.savez(tmp_path / "odd.npz", other=np.zeros(3))

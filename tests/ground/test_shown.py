@@ -303,3 +303,39 @@ def test_bars_move_below_the_cell_of_a_notebook(monkeypatch):
     assert "loss 0.5000" in seen[-1]
     assert "<b>" not in "".join(seen)
     html5lib.HTMLParser(strict=True).parseFragment(seen[-1])
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
+def test_numbers_of_many_sets_are_told_by_what_they_span(kind):
+    sets = cbdl.CategoricalCredalSet(kind(np.random.default_rng(0).dirichlet(np.ones(3), size=(1000, 2))))
+    split = sets.uncertainty()
+    least, most = (f"{float(x):.4g}" for x in (split.total.min(), split.total.max()))
+    assert repr(split).startswith(f"Uncertainty(batch_shape=(1000,), total={least} to {most}, aleatoric=")
+    assert len(repr(split)) < 300
+    one = repr(split[3])
+    assert "batch_shape" not in one
+    assert f"total={float(split.total[3]):.4g}, " in one
+
+
+def test_a_decomposition_is_told_by_what_it_spans():
+    y = np.arange(20.0)
+    model = cbdl.CBDL(
+        [cbdl.priors.Normal(0, 1), cbdl.priors.Normal(0, 2)],
+        [cbdl.likelihoods.Normal(cbdl.nets.mlp(1, 1, hidden=(4,)))],
+        cbdl.MeanField(epochs=2),
+        verbose=False,
+    ).fit(y[:, None], y)
+    said = repr(model.predict(y[:, None]).decomposition())
+    assert said.startswith("Decomposition(batch_shape=(20,), noise=")
+    assert "disagreement=" in said
+    assert len(said) < 300
+    one = model.predict(y[:1, None])[0].decomposition()
+    assert repr(one).startswith(f"Decomposition(noise=[{one.noise[0]:.4g}, {one.noise[1]:.4g}], doubt=[")
+
+
+def test_optima_and_averages_are_told_in_a_line():
+    sets = cbdl.CategoricalCredalSet([[0.9, 0.1], [0.1, 0.9]])
+    assert repr(sets.upper_entropy(certificate=True)).endswith("weights=[0.5, 0.5], error=0)")
+    assert repr(sets.average_uncertainty()).startswith(
+        "AveragedUncertainty(total=0.6931, expected_entropy=0.3251"
+    )

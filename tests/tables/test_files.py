@@ -67,11 +67,27 @@ def test_the_delimiter_is_the_one_of_the_header(tmp_path, delimiter):
         ('a,b\n1,2\n3,"4\n5,6\n', "line 3: a quote is opened and never closed"),
         ('a,b\n1,2\n"3,4\n5,6\n', "line 3: a quote is opened and never closed"),
         ('a,b\n1,"2"\n3\n', "line 3: 1 value for 2 columns"),
+        ("My table\na,b\n1,2\n", "line 2: 2 values for 1 column .*; the first line must name the columns"),
+        ("sep=;\na;b\n1;2\n", "the first line, 'sep=;', is a hint to spreadsheets; remove it"),
+        ('"sep=,"\r\na,b\r\n1,2\r\n', "is a hint to spreadsheets"),
     ],
 )
 def test_a_file_that_is_no_table_is_refused_with_the_place(tmp_path, text, said):
     with pytest.raises(TableError, match=said):
         tables.read(written(tmp_path / "t.csv", text))
+
+
+def test_a_value_may_be_long(tmp_path):
+    long = "x" * 200_000
+    for delimiter in ",;":
+        rows = [f"a{delimiter}b", *(f"{i}{delimiter}{long}" for i in range(3))]
+        assert listed(written(tmp_path / "t.csv", "\n".join(rows)))["b"] == [long] * 3
+
+
+def test_a_row_that_is_too_long_is_named(tmp_path):
+    path = written(tmp_path / "t.csv", "a,b\n1,x\n" + ("2," + "x" * 2_000_000 + "\n") * 3)
+    with pytest.raises(TableError, match=r"line 3: a value has more than 131,072 signs; .* longer than 1 MB"):
+        tables.read(path)
 
 
 def test_what_is_no_csv_is_told_by_its_first_bytes(tmp_path):
@@ -156,7 +172,7 @@ def test_columns_of_models_that_were_saved_before_are_read():
 
 def test_a_missing_value_is_an_error_or_the_median_or_the_most_frequent():
     table = {"x": ["1", "NA", "4", "10"], "c": ["b", "a", "?", "b"]}
-    with pytest.raises(TableError, match=r"'x' has 1 missing value \(row 2\); column 'c' has 1"):
+    with pytest.raises(TableError, match=r"'x' has 1 missing value \(row 2\)\ncolumn 'c' has 1"):
         learned(table, ["x", "c"])
     columns = learned(table, ["x", "c"], impute=True)
     rows = filled(columns, tables.encode_rows(columns, tables.from_frame(table)))
@@ -261,6 +277,45 @@ def test_text_of_every_type_survives_csv(kind):
     lines = writing.csv_lines({"kept": pa.array(own).cast(kind), "row": pa.array(range(4))})
     read = list(csv.reader(io.StringIO(lines, newline="")))
     assert [row[0] for row in read] == ["a,b", 'c "d"', "", "e\nf"]
+
+
+KEPT = {
+    "bytes": pa.array([b'a,"b', b"\xff\x00", None]),
+    "large": pa.array([b"a", b"b", b"c"], pa.large_binary()),
+    "fixed": pa.array([b"ab", b"cd", None], pa.binary(2)),
+    "view": pa.array([b"a", b"b", b"c"], pa.binary_view()),
+    "places": pa.array([b"p", b"q", b"p"]).dictionary_encode(),
+    "lists": pa.array([[1, 2], [], None]),
+    "floats": pa.array([[1.5, np.nan], [], None]),
+    "pairs": pa.array([[1.0, 2.0], None, [3.0, 4.0]], pa.list_(pa.float64(), 2)),
+    "record": pa.array([{"a": 1, "b": b"x"}, None, {"a": 2, "b": None}]),
+    "length": pa.array([90_000_000, None, 1], pa.duration("us")),
+}
+SPOKEN = {
+    "bytes": ['a,"b', "0xff00", None],
+    "large": ["a", "b", "c"],
+    "fixed": ["ab", "cd", None],
+    "view": ["a", "b", "c"],
+    "places": ["p", "q", "p"],
+    "lists": [[1, 2], [], None],
+    "floats": [[1.5, None], [], None],
+    "pairs": [[1.0, 2.0], None, [3.0, 4.0]],
+    "record": [{"a": 1, "b": "x"}, None, {"a": 2, "b": None}],
+    "length": [90.0, None, 1e-6],
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_whatever_a_column_holds_it_can_be_kept(name):
+    columns = {"kept": KEPT[name], "row": pa.array(range(3))}
+    in_json = [json.loads(line)["kept"] for line in writing.json_lines(columns).splitlines()]
+    assert in_json == SPOKEN[name]
+    in_csv = [row[0] for row in csv.reader(io.StringIO(writing.csv_lines(columns), newline=""))]
+    for cell, value in zip(in_csv, SPOKEN[name], strict=True):
+        if isinstance(value, str):
+            assert cell == value
+        else:  # null is nothing, or as JSON has it within what JSON spells
+            assert (cell in ("", "null")) if value is None else (json.loads(cell) == value)
 
 
 @given(st.lists(st.text(alphabet='ab|\\",\n ', min_size=1), max_size=5))

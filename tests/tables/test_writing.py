@@ -47,6 +47,15 @@ def test_intervals_that_meet_when_they_are_rounded_are_one(digits):
     assert len(columns["set"][0]) == 1
 
 
+@pytest.mark.parametrize("digits", [None, 3])
+def test_columns_that_are_kept_keep_their_digits(digits):
+    answers = answers_of([[(1.0, 2.0)]], [1.5])
+    answers.columns["time"] = pa.array([1_700_000_000.123456])
+    assert (
+        writing.rounded(answers, digits, None, ("time",)).columns["time"][0].as_py() == 1_700_000_000.123456
+    )
+
+
 def floor_to(x, digits):
     """x rounded down to so many digits that count, by Python's whole numbers."""
     power = digits - 1 - math.floor(math.log10(abs(x)))

@@ -18,12 +18,17 @@ def member_name(run: Run, i: int) -> str:
     return f"({run.names[i]})" if run.names else f"{i} ({run.label})"
 
 
-def failure(who: str, when: str, loss: float, x: Tensor, rate: float, clip: float | None) -> str:
-    """Why a member was stopped whose loss, or whose gradient on inputs x at this learning rate, is not finite."""
+def failure(
+    who: str, when: str, loss: float, x: Tensor, rate: float, clip: float | None, *, first: bool = False
+) -> str:
+    """Why a member was stopped whose loss, or whose gradient on inputs x at this learning rate, is not finite; `first`:
+    before any step was taken."""
     what = "an infinite gradient" if math.isfinite(loss) else f"loss {loss:g}"
     largest = float(x.abs().max()) if x.is_floating_point() else 0.0
     if largest > 1e3:
         cause = f"inputs as large as {largest:.3g}: standardise them"
+    elif first:
+        cause = "a prior that is far too wide or far off, or a network that gives no number for these inputs"
     elif rate > 0.05:
         cause = f"a learning rate of {rate:.3g}: lower it"
     elif clip is None:

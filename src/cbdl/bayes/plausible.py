@@ -14,12 +14,15 @@ rows: for a member that fails rarely, but then badly, z is small because the err
 
 A set of one member knows no ignorance. Where more are to stay at least, the next best stay with it, and it is told that
 the data refute them.
+
+A member whose training failed has learned nothing that data could refute: where it falls, it is told that it failed,
+and it does not stay for the sake of numbers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -57,9 +60,11 @@ class Verdict:
     """1 for the best member, near 0 for the refuted."""
     kept: bool
     """Whether it stays."""
+    failed: bool = False
+    """Whether its training came to nothing, so that the score says nothing about its prior."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plausibility:
     """The verdict on every member, at a cut of `alpha`; `how` the rows were left out."""
 
@@ -76,6 +81,11 @@ class Plausibility:
         return tuple(v.member for v in self.verdicts if not v.kept)
 
     @property
+    def failed(self) -> tuple[Member, ...]:
+        """Those of them whose training failed; the data refute the others."""
+        return tuple(v.member for v in self.verdicts if v.failed and not v.kept)
+
+    @property
     def spared(self) -> tuple[Member, ...]:
         """The members that stay although the data refute them: there would be too few."""
         return tuple(v.member for v in self.verdicts if self._spared(v))
@@ -86,13 +96,17 @@ class Plausibility:
     @property
     def summary(self) -> str:
         """Who fell, in a sentence."""
-        out, spared = ("; ".join(f"({m})" for m in own) for own in (self.dropped, self.spared))
-        said = f"refuted by the data (plausibility below {self.alpha:g}, {self.how}): {out or 'nobody'}"
-        return (
-            f"{said}; refuted, but kept because one member alone knows no ignorance: {spared}"
-            if spared
-            else said
+        refuted = [m for m in self.dropped if m not in self.failed]
+        out, spared, failed = (
+            "; ".join(f"({m})" for m in own) for own in (refuted, self.spared, self.failed)
         )
+        said = f"refuted by the data (plausibility below {self.alpha:g}, {self.how}): {out or 'nobody'}"
+        if spared:
+            said += f"; refuted, but kept because one member alone knows no ignorance: {spared}"
+        return f"{said}; left out because their training failed: {failed}" if failed else said
+
+    def __repr__(self) -> str:
+        return f"Plausibility({self.summary})"
 
     def _repr_html_(self) -> str:
         rows = [
@@ -117,6 +131,8 @@ class Plausibility:
         return "\n".join([*lines, self.edge] if self.edge else lines)
 
     def _fate(self, v: Verdict) -> str:
+        if v.failed:
+            return "failed, kept" if v.kept else "failed"
         return "dropped" if not v.kept else "refuted, kept" if self._spared(v) else ""
 
 
@@ -128,17 +144,22 @@ def judge(
     how: str = "",
     scales: Sequence[float] | None = None,
     least: int = 1,
+    failed: Collection[tuple[int, int]] = (),
 ) -> Plausibility:
     """The verdicts from log predictive densities of left-out rows (n, m), each of which counts `counts` (n,) times.
 
     `scales` of the priors, where they are a grid of them: a plausible end of it is told. `least`: so many members stay
-    whatever the data say, those that predict best, unless alpha is 1.
+    whatever the data say, those that predict best, unless alpha is 1. `failed`: the pairs (k, s) whose training failed;
+    nobody is compared with them, unless all did.
     """
     check_cut(alpha)
     check_least(least)
     total = counts.sum()
     mean = (counts.unsqueeze(1) * score).sum(0) / total
-    order = mean.nan_to_num(-math.inf).argsort(descending=True, stable=True)
+    lost = torch.tensor([(m.k, m.s) in failed for m in members], device=mean.device)
+    well = ~lost if not bool(lost.all()) else torch.ones_like(lost)
+    rank = mean.nan_to_num(-math.inf).masked_fill(~well, -math.inf)
+    order = rank.argsort(descending=True, stable=True)
     best = int(order[0])
     away = score[:, best : best + 1] - score
     behind = mean[best] - mean
@@ -150,11 +171,11 @@ def judge(
     kept = (plausibility >= alpha) if alpha > 0 else torch.ones_like(z, dtype=torch.bool)
     kept[best] = True
     if alpha < 1:
-        kept[order[:least]] |= mean[order[:least]].isfinite()
+        kept[order[:least]] |= (mean.isfinite() & well)[order[:least]]
     numbers = torch.stack([mean, behind, error, plausibility], 1).tolist()
     verdicts = (
-        Verdict(m, own[0], own[1], own[2], own[3], bool(stays))
-        for m, own, stays in zip(members, numbers, kept, strict=True)
+        Verdict(m, own[0], own[1], own[2], own[3], bool(stays), bool(fell))
+        for m, own, stays, fell in zip(members, numbers, kept, lost, strict=True)
     )
     judged = tuple(verdicts)
     return Plausibility(alpha, how, judged, "" if scales is None else _edge(judged, scales))
@@ -162,11 +183,12 @@ def judge(
 
 def _edge(verdicts: Sequence[Verdict], scales: Sequence[float]) -> str:
     """What to say if the best prior is the narrowest or widest of at least three, and the next one is refuted."""
-    if len(set(scales)) < 3:
-        return ""
-    level = dict.fromkeys(scales, 0.0)
+    level: dict[float, float] = {}
     for v in verdicts:
-        level[scales[v.member.k]] = max(level[scales[v.member.k]], v.plausibility)
+        if not v.failed:
+            level[scales[v.member.k]] = max(level.get(scales[v.member.k], 0.0), v.plausibility)
+    if len(level) < 3:
+        return ""
     order = sorted(level)
     for name, end, next_one in (("narrowest", order[0], order[1]), ("widest", order[-1], order[-2])):
         if level[end] == 1 and level[next_one] < REFUTED:

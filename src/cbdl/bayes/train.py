@@ -304,8 +304,9 @@ class Training:
         for i in bad.nonzero().flatten().tolist():
             if i in self.failures or i in stopped:
                 continue
+            who, first = advice.member_name(self.run, i), self.step == 0
             self.failures[i] = advice.failure(
-                advice.member_name(self.run, i), when, float(loss[i]), batch.x, rate, self.plan.clip
+                who, when, float(loss[i]), batch.x, rate, self.plan.clip, first=first
             )
             warnings.warn(self.failures[i], TrainingWarning, stacklevel=2)
             self._hold(torch.arange(loss.shape[0]) == i)

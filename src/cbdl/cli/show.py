@@ -131,9 +131,16 @@ def scores(values: Mapping[str, Any]) -> None:
     _scored(values, held_out=False)
 
 
-def _refuted(dropped: Sequence[str], spared: Sequence[str]) -> str:
-    """Which members the data refuted, and which of them stay."""
-    said = [f"{len(dropped)} refuted by the data: {'; '.join(dropped)}"] if dropped else []
+def _fallen(summary: Mapping[str, Any]) -> str:
+    """Which members the data refuted, which of them stay, and whose training failed."""
+    dropped, spared, failed = (summary[name] for name in ("dropped", "spared", "failed"))
+    said = []
+    for words, own in (
+        ("refuted by the data", [m for m in dropped if m not in failed]),
+        ("left out, their training failed", [m for m in dropped if m in failed]),
+    ):
+        if own:
+            said.append(f"{len(own)} {words}: {'; '.join(own)}")
     if spared:
         said.append(f"refuted too, but kept, since one alone knows no ignorance: {'; '.join(spared)}")
     return f" ({'; '.join(said)})" if said else ""
@@ -142,21 +149,23 @@ def _refuted(dropped: Sequence[str], spared: Sequence[str]) -> str:
 def _ended(summary: Mapping[str, Any]) -> str:
     """How the training ended."""
     rhat = "" if summary["rhat"] is None else f" (largest R-hat {summary['rhat']:.2f})"
-    if summary["failed"]:
-        return f"no: {len(summary['failed'])} failed: {'; '.join(summary['failed'])}"
+    failed = [m for m in summary["failed"] if m not in summary["dropped"]]
+    if failed:
+        return f"no: {len(failed)} failed: {'; '.join(failed)}"
     return f"yes{rhat}" if summary["converged"] else f"no{rhat}: chains do not agree; more --steps may help"
 
 
 def fit(summary: Mapping[str, Any], *, chosen: bool) -> None:
     other = summary["other_task"]
     hint = f"  (by its values; else --task {other})" if chosen and other else ""
+    gaps = f"; in {many(summary['imputed'], 'row')} values were filled in" if summary["imputed"] else ""
     rows = [
         ("model", summary["model"]),
         ("task", f"{summary['task']} of {summary['target']}{hint}"),
-        ("trained on", f"{many(summary['rows'], 'row')}, {many(summary['features'], 'feature')}"),
+        ("trained on", f"{many(summary['rows'], 'row')}, {many(summary['features'], 'feature')}{gaps}"),
         (
             "members",
-            many(summary["members"], "Bayesian network") + _refuted(summary["dropped"], summary["spared"]),
+            many(summary["members"], "Bayesian network") + _fallen(summary),
         ),
         ("converged", _ended(summary)),
     ]

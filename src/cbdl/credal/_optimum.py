@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from cbdl.credal._border import Array, Border
+from cbdl.credal.table import numbers_words
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Optimum:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Certified:
     """An `Optimum` in the user's kind of array; the fields mean the same.
 
@@ -59,3 +60,6 @@ class Certified:
     gap: Array
     weights: Array
     error: Array
+
+    def __repr__(self) -> str:
+        return numbers_words(self)

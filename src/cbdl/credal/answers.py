@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 import numpy as np
 
 from cbdl.credal._border import Array, ArrayLike
-from cbdl.credal.table import numbers_html, region_columns, region_html, region_words
+from cbdl.credal.table import numbers_html, numbers_words, region_columns, region_html, region_words
 
 
 class Region(ABC):
@@ -111,11 +111,14 @@ class Numbers:
     def __iter__(self) -> Iterator[Self]:
         return (self[i] for i in range(len(self)))
 
+    def __repr__(self) -> str:
+        return numbers_words(self)
+
     def _repr_html_(self) -> str:
         return numbers_html(self)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Decomposition(Numbers):
     """Where the uncertainty of a prediction comes from. All fields have the batch shape, those of members (..., m).
 
@@ -137,7 +140,7 @@ class Decomposition(Numbers):
     disagreement: Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Uncertainty(Numbers):
     """Total uncertainty of a credal set and its split (section 2.3). All fields have the batch shape.
 

@@ -48,13 +48,11 @@ class Batched(ABC):
     else:
 
         def __getattr__(self, name: str) -> NoReturn:
-            own = [n for n in ("probs", "loc", "scale", "weights") if hasattr(type(self), n)]
-            hint = (
-                f"; its parameters are {', '.join(own)}"
-                if name in ("probs", "loc", "scale", "weights")
-                else ""
-            )
-            raise AttributeError(f"a {type(self).__name__} has no {name!r}{hint}")
+            known = ("probs", "loc", "scale", "weights", "lower", "upper")
+            own = [n for n in known if hasattr(type(self), n)]
+            hint = f"; its parameters are {', '.join(own)}" if name in known else ""
+            article = "an" if type(self).__name__[0] in "AEIOU" else "a"
+            raise AttributeError(f"{article} {type(self).__name__} has no {name!r}{hint}")
 
     # --- shape -----------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from cbdl.credal._border import Array
 from cbdl.credal._optimum import Optimum
 from cbdl.credal.solvers.cholesky import outer_product
 from cbdl.credal.solvers.simplex import Hessian, minimise
+from cbdl.credal.table import numbers_words
 
 _TINY = torch.finfo(torch.float64).tiny
 
@@ -211,7 +212,7 @@ def entropy_bounds(P: Tensor) -> tuple[Tensor, Tensor]:
     return -torch.special.xlogy(lower, upper).sum(-1), -torch.special.xlogy(upper, lower).sum(-1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AveragedUncertainty:
     """The usual split for one averaged distribution, for comparison. All fields have the batch shape.
 
@@ -223,6 +224,9 @@ class AveragedUncertainty:
     total: Array
     expected_entropy: Array
     mutual_information: Array
+
+    def __repr__(self) -> str:
+        return numbers_words(self)
 
 
 def averaged_entropies(P: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:

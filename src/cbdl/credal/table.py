@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -99,6 +100,35 @@ def region_html(region: Region) -> str:
     rows = [[i, *row] for i, row in enumerate(zip(*columns.values(), strict=True))]
     more = [f"... {batch[0] - ROWS} more"] if batch and batch[0] > ROWS else []
     return html_table(title, ["row", *columns], rows, more)
+
+
+def numbers_words(answer: object) -> str:
+    """The numbers of one set, those of its elements if they are few; of a batch its shape, and between which values
+    each of them lies.
+
+    >>> from cbdl import CategoricalCredalSet
+    >>> CategoricalCredalSet([[0.9, 0.1], [0.1, 0.9]]).uncertainty()  # doctest: +ELLIPSIS
+    Uncertainty(total=0.6931, aleatoric=0.3251, epistemic=0.3681, epistemic_lower=..., gap=..., error=...)
+    >>> CategoricalCredalSet([[[0.9, 0.1]], [[0.5, 0.5]]]).uncertainty()  # doctest: +ELLIPSIS
+    Uncertainty(batch_shape=(2,), total=0.3251 to 0.6931, aleatoric=0.3251 to 0.6931, ...)
+    """
+    own = {name: np.asarray(torch.as_tensor(x).cpu(), dtype=np.float64) for name, x in vars(answer).items()}
+    batch = min((x.shape for x in own.values()), key=len)
+    few = {name for name, x in own.items() if not batch and x.ndim > 0 and x.size <= ROWS}
+    spans = [
+        f"{name}=[{', '.join(cell(v) for v in x.ravel().tolist())}]" if name in few else f"{name}={_span(x)}"
+        for name, x in own.items()
+    ]
+    return f"{type(answer).__name__}({', '.join([f'batch_shape={batch}', *spans] if batch else spans)})"
+
+
+def _span(values: npt.NDArray[np.float64]) -> str:
+    """A number, or between which ones they lie."""
+    known = values[~np.isnan(values)]
+    if not known.size:
+        return "none" if not values.size else "nan"
+    least, most = f"{known.min():.4g}", f"{known.max():.4g}"
+    return least if least == most else f"{least} to {most}"
 
 
 def numbers_html(answer: object) -> str:

@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from cbdl.credal import ArrayLike
 from cbdl.evaluate.estimate import Estimate, Floats, estimate
-from cbdl.evaluate.predictions import Predicted, class_labels, point_probabilities, prediction_of
-from cbdl.ground.labels import numbers_of
+from cbdl.evaluate.predictions import Predicted, class_labels, point_probabilities, with_outcomes
 
 
 @dataclass(frozen=True)
@@ -31,12 +30,12 @@ class Reliability:
 
 
 def reliability(
-    prediction: Predicted, y: ArrayLike, bins: int = 15, *, draws: int = 1000, seed: int = 0
+    prediction: Predicted, y: ArrayLike | None = None, bins: int = 15, *, draws: int = 1000, seed: int = 0
 ) -> Reliability:
     """Confidence (the largest probability of the point prediction) against accuracy, in bins of equal width.
 
     - `prediction`: a credal set, probabilities (n, J) or (n, m, J), or the path of a saved file
-    - `y`: labels (n,)
+    - `y`: labels (n,); of a saved file that holds them they may be left out
     - `bins`: how many, of equal width
     - `draws`: bootstrap samples behind the intervals; 0 for none
     - `seed`: of the random numbers; the same seed gives the same answer
@@ -46,9 +45,9 @@ def reliability(
     """
     if int(bins) != bins or bins < 1:
         raise ValueError(f"bins is {bins}; give a whole number of at least 1")
-    credal = prediction_of(prediction)
+    credal, y = with_outcomes(prediction, y)
     p = point_probabilities(credal)
-    labels = class_labels(numbers_of(y, credal.labels), *p.shape)
+    labels = class_labels(y, *p.shape)
     confidence, right = p.max(-1), (p.argmax(-1) == labels).astype(np.float64)
     edges = np.linspace(0, 1, bins + 1)
     # a bin holds its upper edge, and the first one 0

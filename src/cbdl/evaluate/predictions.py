@@ -25,6 +25,7 @@ from cbdl.credal import (
     NormalCredalSet,
 )
 from cbdl.ground import files
+from cbdl.ground.labels import numbers_of
 
 Predicted: TypeAlias = "CredalSet | ArrayLike | str | Path"
 """A credal set; probabilities (n, J) or of m members (n, m, J); the path of a file that `save` wrote."""
@@ -65,12 +66,25 @@ def prediction_of(given: Predicted) -> CredalSet:
     return CategoricalCredalSet(probs[:, None] if probs.ndim == 2 else probs)
 
 
+def with_outcomes(given: Predicted, y: ArrayLike | None) -> tuple[CredalSet, ArrayLike]:
+    """The credal set that was given, and its outcomes as numbers: `y`, or those of the file."""
+    if not isinstance(given, str | Path):
+        credal, where = prediction_of(given), "only a file of predictions may hold them"
+    else:
+        saved = load(given)
+        credal, y = saved.prediction, saved.y if y is None else y
+        where = f"{given} holds none, which `save(path, prediction, y)` would have kept"
+    if y is None:
+        raise ValueError(f"y is not given: give the outcomes, one for each row; {where}")
+    return credal, numbers_of(y, credal.labels)
+
+
 def save(path: str | Path, prediction: Predicted, y: ArrayLike | None = None) -> None:
     """Predictions, and outcomes if given, as an .npz file that appears whole or not at all.
 
     - `path`: of the file
     - `prediction`: a credal set, probabilities (n, J) or (n, m, J), or the path of a saved file
-    - `y`: outcomes (n,), or None
+    - `y`: outcomes (n,), in words where the classes have names, or None
 
     >>> import tempfile
     >>> path = tempfile.mkdtemp() + "/answers.npz"
@@ -84,7 +98,9 @@ def save(path: str | Path, prediction: Predicted, y: ArrayLike | None = None) ->
         raise ValueError(f"{type(credal).__name__} has no file format; save one of {', '.join(KINDS)}")
     arrays = {field: _numpy(getattr(credal, field)) for field in KINDS[names[0]][1]}
     if y is not None:
-        arrays["y"] = _numpy(y)
+        arrays["y"] = _numpy(numbers_of(y, credal.labels))
+    if credal.labels is not None:
+        arrays["labels"] = np.array(credal.labels)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, kind=np.array(names[0]), **arrays)  # type: ignore[arg-type]
     files.write(Path(path), buffer.getvalue())
@@ -116,9 +132,9 @@ def load(path: str | Path) -> Saved:
     if missing:
         raise ValueError(f"{path} is of kind {kind!r} and has no {', '.join(missing)}")
     numbers = [arrays[field] for field in fields]
-    if kind == "classes" and numbers[0].ndim == 2:
-        return Saved(prediction_of(numbers[0]), arrays.get("y"))
-    return Saved(cls(*numbers), arrays.get("y"))
+    credal = prediction_of(numbers[0]) if kind == "classes" and numbers[0].ndim == 2 else cls(*numbers)
+    labels = arrays.get("labels")
+    return Saved(credal if labels is None else credal.with_labels(labels.tolist()), arrays.get("y"))
 
 
 def _guess(arrays: dict[str, npt.NDArray[Any]]) -> str:

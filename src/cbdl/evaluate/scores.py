@@ -17,15 +17,20 @@ from cbdl.credal import (
 from cbdl.evaluate import real
 from cbdl.evaluate.calibration import brier, log_loss, reliability
 from cbdl.evaluate.estimate import Estimate, Floats, estimate, mean, root_mean
-from cbdl.evaluate.predictions import Predicted, class_labels, point_probabilities, prediction_of
+from cbdl.evaluate.predictions import (
+    Predicted,
+    class_labels,
+    point_probabilities,
+    prediction_of,
+    with_outcomes,
+)
 from cbdl.evaluate.rejection import rejection_area
 from cbdl.evaluate.uncertainties import uncertainties
-from cbdl.ground.labels import numbers_of
 
 
 def scores(
     prediction: Predicted,
-    y: ArrayLike,
+    y: ArrayLike | None = None,
     alpha: float = 0.05,
     method: str = "minimal",
     *,
@@ -40,7 +45,7 @@ def scores(
     region (its hull, for the interval score).
 
     - `prediction`: a credal set, probabilities (n, J) or (n, m, J), or the path of a saved file
-    - `y`: outcomes, one for each row
+    - `y`: outcomes, one for each row; of a saved file that holds them they may be left out
     - `alpha`: 1 - alpha is the probability to cover, between 0 and 1
     - `method`: of the region: "minimal", "union" or "lower-density"
     - `draws`: bootstrap samples behind the intervals; 0 for none
@@ -50,8 +55,7 @@ def scores(
     >>> {name: round(table[name].value, 3) for name in ("accuracy", "brier", "size")}
     {'accuracy': 0.667, 'brier': 0.273, 'size': 2.0}
     """
-    credal = prediction_of(prediction)
-    y = numbers_of(y, credal.labels)
+    credal, y = with_outcomes(prediction, y)
     if isinstance(credal, CategoricalCredalSet | IntervalCredalSet):
         rows = _of_classes(credal, y)
         rejections = _rejections(credal, rows["accuracy"], draws, seed)

@@ -109,7 +109,7 @@ def verdict(
     """Who is plausible, said to whoever reads along."""
     normals = [prior.scale for prior in priors if isinstance(prior, Normal)]
     scales = normals if len(normals) == len(priors) else None
-    judgement = judge(members, left.score, left.counts, alpha, left.how, scales, least)
+    judgement = judge(members, left.score, left.counts, alpha, left.how, scales, least, left.failed)
     if judgement.edge:
         warnings.warn(judgement.edge, GridWarning, stacklevel=4)
     if verbose:

@@ -7,7 +7,7 @@ of the rows, all of them in one batch, which costs about as much as the training
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -51,6 +51,7 @@ class LeftOut:
     way, how:   "weights" or "folds", and in words
     sharpness:  of the members (k, s), if these rows have decided it (`bayes.sharpness`)
     tails:      the same of real outcomes (`bayes.tails`)
+    failed:     the members (k, s) whose training failed, without a fold or at all
     """
 
     rows: Tensor
@@ -62,6 +63,7 @@ class LeftOut:
     how: str
     sharpness: Mapping[tuple[int, int], float] = field(default_factory=dict)
     tails: Mapping[tuple[int, int], Tail] = field(default_factory=dict)
+    failed: frozenset[tuple[int, int]] = frozenset()
 
     def only(self, places: Sequence[int]) -> LeftOut:
         """What some of the members say."""
@@ -109,6 +111,7 @@ def by_weights(learned: Learned, data: Data, draws: int = DRAWS) -> LeftOut:
         doubtful,
         "weights",
         how,
+        failed=_failed(learned.parts.values()),
     )
 
 
@@ -139,6 +142,7 @@ def by_folds(
         0.0,
         "folds",
         f"{folds} folds",
+        failed=_failed(parts),
     )
 
 
@@ -194,6 +198,16 @@ def _without(part: Part, fold: int) -> Part:
     cohort = part.cohort.only(places)
     plain = replace(cohort, members=tuple(replace(m, fold=None) for m in cohort.members))
     return Part(part.priors, plain, part.posterior.only(places))
+
+
+def _failed(parts: Iterable[Part]) -> frozenset[tuple[int, int]]:
+    """The pairs of which a training failed, with all its chains."""
+    return frozenset(
+        (part.cohort.members[i].k, part.cohort.members[i].s)
+        for part in parts
+        if part.posterior.record is not None
+        for i in part.posterior.record.failures
+    )
 
 
 def _counts(data: Data) -> Tensor:

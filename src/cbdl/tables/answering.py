@@ -88,7 +88,8 @@ def answered(
     parts = tally.watched(predict(trained, table, request.options, request.dialect))
     if exact and request.digits is None:
         return parts
-    return (writing.rounded(part, request.digits, trained.target.decimals) for part in parts)
+    kept = request.options.keep
+    return (writing.rounded(part, request.digits, trained.target.decimals, kept) for part in parts)
 
 
 def answer_file(trained: Trained, table: Path, out: Path, request: Request) -> Counts:

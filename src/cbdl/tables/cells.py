@@ -162,8 +162,41 @@ def is_text(column: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
+def is_bytes(column: Any) -> bool:
+    """Whether a column holds bytes, or the like by their numbers."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or pa.types.is_binary_view(kind)
+    )
+
+
+def word_of(value: bytes) -> tuple[str, bool]:
+    """Bytes as the text in UTF-8 that they are, as other programs keep words in Parquet, and True; or in hexadecimal
+    digits.
+
+    >>> word_of(b"a"), word_of(bytes([255, 0]))
+    (('a', True), ('0xff00', False))
+    """
+    try:
+        return value.decode(), True
+    except UnicodeDecodeError:
+        return f"0x{value.hex()}", False
+
+
+def as_words(column: Any) -> tuple[Any, npt.NDArray[np.bool_]]:
+    """A column of bytes as words, and (rows,) where they are no text."""
+    plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    words = [(None, True) if value is None else word_of(value) for value in plain.to_pylist()]
+    return pa.array([word for word, _ in words], pa.string()), np.array([not text for _, text in words], bool)
+
+
 def texts(column: Any) -> tuple[npt.NDArray[np.int64], list[str]]:
     """The words of a column: for each row the place of its word, -1 where it is missing; and the words, trimmed."""
+    if is_bytes(column):
+        column = as_words(column)[0]
     words = column if pa.types.is_dictionary(column.type) else _as_text(column).dictionary_encode()
     spelled = ["" if w is None else str(w).strip() for w in words.dictionary.to_pylist()]
     known: dict[str, int] = {}
@@ -182,9 +215,16 @@ def _as_text(column: Any) -> Any:
         return column.cast(pa.string())
     if pa.types.is_boolean(column.type):  # as pandas and Python write them
         return pc.if_else(column, "True", "False")
-    if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
+    if pa.types.is_duration(column.type):
+        return seconds(column).cast(pa.string())
+    if pa.types.is_nested(column.type):
         return pa.array([None if v is None else str(v) for v in column.to_pylist()], pa.string())
     return column.cast(pa.string())
+
+
+def seconds(column: Any) -> Any:
+    """Lengths of time as numbers."""
+    return pc.divide(column.cast(pa.duration("us"), safe=False).cast(pa.int64()), 1e6)
 
 
 def plain_numbers(column: Any, decimal: Decimal | None = None) -> Floats | None:
@@ -196,8 +236,8 @@ def plain_numbers(column: Any, decimal: Decimal | None = None) -> Floats | None:
         column = column.dictionary_decode()
     if pa.types.is_boolean(column.type) or is_date(column) or pa.types.is_nested(column.type):
         return None
-    if pa.types.is_duration(column.type):  # in seconds
-        column = pc.divide(column.cast(pa.duration("us"), safe=False).cast(pa.int64()), 1e6)
+    if pa.types.is_duration(column.type):
+        column = seconds(column)
     if not is_text(column):
         try:
             return _finite(column.cast(pa.float64(), safe=False))
@@ -247,13 +287,18 @@ def missing(column: Any) -> npt.NDArray[np.bool_]:
     return np.isnan(quick) if quick is not None else texts(column)[0] < 0
 
 
-def words_for_missing(column: Any) -> set[str]:
-    """The words of a column that are read as missing values, such as "NA" and "none"."""
+def words_for_missing(column: Any) -> dict[str, int]:
+    """The words of a column that are read as missing values, such as "NA" and "none", and in how many rows each is."""
     if not is_text(column):
-        return set()
+        return {}
     words = column if pa.types.is_dictionary(column.type) else _as_text(column).dictionary_encode()
-    spelled = {str(w).strip() for w in words.dictionary.to_pylist() if w is not None}
-    return {w for w in spelled if w and is_missing(w)}
+    counts = np.bincount(words.indices.drop_null().to_numpy(), minlength=len(words.dictionary))
+    spelled: dict[str, int] = {}
+    for word, count in zip(words.dictionary.to_pylist(), counts.tolist(), strict=True):
+        plain = "" if word is None else str(word).strip()
+        if plain and count and is_missing(plain):
+            spelled[plain] = spelled.get(plain, 0) + count
+    return spelled
 
 
 # --- dates ----------------------------------------------------------------------------------------------------

@@ -19,8 +19,9 @@ from cbdl.steps.missing import QUANTILES
 from cbdl.tables import cells
 from cbdl.tables.cells import Decimal, Spelling
 from cbdl.tables.encoding import Column, encode, features
-from cbdl.tables.errors import TableError, UsageError, many, named
+from cbdl.tables.errors import TableError, UsageError, named
 from cbdl.tables.files import Chunk, Floats
+from cbdl.tables.gaps import check_missing, filled_words
 
 __all__ = ["Column", "Meaning", "Wishes", "check_names", "check_range", "encode", "learn", "learn_columns"]
 
@@ -32,6 +33,10 @@ RUN = 10
 """Rows from which on the numbers 0, 1, 2, ... in order are taken for those of the rows."""
 LARGEST: float = float(np.finfo(np.float64).max) ** 0.5 / 1e6
 """Numbers above this have squares, and sums of squares, that are none."""
+SINGLE: float = float(np.finfo(np.float32).max)
+"""Inputs above this are none in single precision, in which saved models are asked."""
+LEAST_SPREAD: float = float(np.finfo(np.float64).tiny) ** 0.5 * 1e6
+"""Numbers that vary by less than this have squares of differences that vanish."""
 _MEASURED = re.compile(r"([-+]?\d[\d.,]*) ?([^\d\s.,+-][^\d\s]{0,7})")
 """A number with a unit behind it."""
 _PRICED = re.compile(r"([A-Z]{3}) ([-+]?\d[\d.,]*)")
@@ -81,6 +86,15 @@ def check_names(table: Chunk, target: str, wishes: Wishes) -> list[str]:
                 )
     if target in wishes.drop:
         raise UsageError(f"--drop {target}: that is the target; a model cannot do without it")
+    for option, names in (("--use", wishes.use), ("--date", tuple(wishes.date_formats()))):
+        if target in names:
+            raise UsageError(
+                f"{option} {target}: that is the target, which a model predicts and does not learn from; leave "
+                f"{option} out, or choose another --target"
+            )
+        both = [name for name in names if name in wishes.drop]
+        if both:
+            raise UsageError(f"{option} {both[0]}: --drop leaves that column out; say one of the two")
     left = [n for n in table if n != target and n not in wishes.drop]
     if not left:
         raise UsageError(f"no column is left to learn from{other_sign(table)}")
@@ -94,7 +108,7 @@ def other_sign(names: Collection[str]) -> str:
 
 def learn(table: Chunk, names: Sequence[str], rows: Rows, wishes: Wishes) -> Meaning:
     """What each of the columns `names` means, from the `rows` of the table that are trained on."""
-    _check_missing(table, names, wishes)
+    check_missing(table, names, wishes.impute)
     columns, constant, problems = [], [], []
     formats = wishes.date_formats()
     for name in names:
@@ -110,7 +124,7 @@ def learn(table: Chunk, names: Sequence[str], rows: Rows, wishes: Wishes) -> Mea
             columns.append(column)
     if problems:
         raise TableError(_together(problems))
-    notes = []
+    notes = filled_words(table, columns, constant) if wishes.impute else []
     if constant:
         words = ("column has", "teaches") if len(constant) == 1 else ("columns have", "teach")
         notes.append(
@@ -135,7 +149,7 @@ def learn_columns(table: Mapping[str, Any], names: Sequence[str], impute: bool) 
     and identifiers stay; a missing value is an error unless `impute`."""
     chunk = {name: _array(table[name]) for name in names}
     wishes = Wishes(use=tuple(names), impute=impute)
-    _check_missing(chunk, names, wishes)
+    check_missing(chunk, names, impute)
     rows = np.arange(len(chunk[names[0]]))
     learned = ((name, _learn(name, chunk[name], rows, wishes, {})) for name in names)
     return tuple(column or _constant(name, chunk[name]) for name, column in learned)
@@ -160,41 +174,6 @@ def _constant(name: str, cell: Any) -> Column:
     return Column(name, "number", (), repr(value), ((value,),))
 
 
-def _check_missing(table: Chunk, names: Sequence[str], wishes: Wishes) -> None:
-    """One TableError that names all columns in which values are missing; and those without any value."""
-    gone = {name: np.flatnonzero(cells.missing(table[name])) for name in names}
-    size = len(next(iter(table.values())))
-    void = [name for name, at in gone.items() if len(at) == size]
-    if void:
-        drop = " ".join(f"--drop {name}" for name in void)
-        one = len(void) == 1
-        raise TableError(
-            f"{'column' if one else 'columns'} {named(void)} {'has' if one else 'have'} no value at all; leave "
-            f"{'it' if one else 'them'} out with {drop}"
-        )
-    some = {name: at for name, at in gone.items() if len(at)}
-    if some and not wishes.impute:
-        each = "; ".join(
-            f"column {name!r} has {many(len(at), 'missing value')} ({_first(at)})"
-            for name, at in some.items()
-        )
-        raise TableError(
-            f"{each}. Remove the rows, leave columns out with --drop, or add --impute to fill in the median or the "
-            f"most frequent value{read_as_missing(*(table[name] for name in some))}"
-        )
-
-
-def read_as_missing(*columns: Any) -> str:
-    """That words of these columns are read as missing values, where some are: one may have meant a category by them."""
-    words = set().union(*map(cells.words_for_missing, columns))
-    return f". Words that are read as missing values: {named(sorted(words))}" if words else ""
-
-
-def _first(at: Rows) -> str:
-    numbers = ", ".join(str(i + 1) for i in at[:3].tolist()) + (", ..." if len(at) > 3 else "")
-    return f"{'row' if len(at) == 1 else 'rows'} {numbers}"
-
-
 def _learn(name: str, cell: Any, rows: Rows, wishes: Wishes, formats: dict[str, str]) -> Column | None:
     """What a column means; None if it has one value only."""
     if name in formats or cells.is_date(cell):
@@ -202,6 +181,11 @@ def _learn(name: str, cell: Any, rows: Rows, wishes: Wishes, formats: dict[str, 
     if pa.types.is_nested(cell.type):
         raise TableError(
             f"column {name!r} holds lists or records; make columns of their parts, or leave it out with --drop {name}"
+        )
+    if cells.is_bytes(cell) and (odd := cells.as_words(cell)[1]).any():
+        raise TableError(
+            f"column {name!r}, row {rows[int(odd.argmax())] + 1}: bytes that are no text (UTF-8); write words or "
+            f"numbers, or leave the column out with --drop {name}"
         )
     quick = cells.plain_numbers(cell, wishes.decimal)
     if quick is not None:
@@ -262,14 +246,19 @@ def _number(name: str, values: Floats, spelling: Spelling, trusted: bool) -> Col
     least, most = float(known.min()), float(known.max())
     if least == most:
         return None
-    if too_wide(least, most):
+    if max(most, -least) > SINGLE:
         raise TableError(
             f"column {name!r} holds {max(most, -least):g}, too large a number to compute with; correct it, or leave "
             f"the column out with --drop {name}"
         )
-    if not trusted and _is_identifier(name, known):
+    if too_narrow(least, most):
         raise TableError(
-            f"column {name!r} numbers the rows; an identifier teaches nothing about new ones: leave it out with "
+            f"column {name!r} varies by {most - least:.2g}, too little to compute with; give it in a smaller unit, or "
+            f"leave it out with --drop {name}"
+        )
+    if not trusted and (why := _is_identifier(name, known)):
+        raise TableError(
+            f"column {name!r} {why}; an identifier teaches nothing about new rows: leave it out with "
             f"--drop {name}, or insist with --use {name}"
         )
     if not trusted and _are_dates(known):
@@ -287,16 +276,28 @@ def too_wide(least: float, most: float) -> bool:
     return max(abs(least), abs(most)) > LARGEST
 
 
-def _is_identifier(name: str, values: Floats) -> bool:
-    """Whole numbers, all different, that count the rows from 0 or 1, or whose name says what they are."""
+def too_narrow(least: float, most: float) -> bool:
+    """Whether numbers vary, but by so little that it cannot be computed with."""
+    return 0 < most - least < LEAST_SPREAD
+
+
+def _is_identifier(name: str, values: Floats) -> str:
+    """Why whole numbers, all different, are taken for an identifier: they count the rows from 0 or 1, or their name
+    says so; nothing if they are none."""
     if len(values) < RUN or not np.all(values == np.round(values)):
-        return False
+        return ""
     ordered = np.unique(values)
     if len(ordered) < len(values):
-        return False
+        return ""
     # training rows are a part of the table, in its order: they leave gaps
     counts = ordered[0] >= 0 and ordered[-1] <= 2 * len(values) and bool(np.all(np.diff(values) > 0))
-    return bool(counts) or bool(_IDENTIFIER.match(name))
+    if counts:
+        return "numbers the rows"
+    return (
+        "looks like an identifier by its name and its whole numbers, all different"
+        if _IDENTIFIER.match(name)
+        else ""
+    )
 
 
 def _are_dates(values: Floats) -> bool:
@@ -396,7 +397,7 @@ def _format(name: str, words: Sequence[str]) -> str:
     return ways[0]
 
 
-def check_range(columns: Sequence[Column], X: Floats, largest: float = LARGEST, first_row: int = 1) -> None:
+def check_range(columns: Sequence[Column], X: Floats, largest: float = SINGLE, first_row: int = 1) -> None:
     """A TableError that names the column of a number that the model's precision, up to `largest`, cannot hold."""
     with np.errstate(invalid="ignore"):
         over = np.abs(X) > min(largest, LARGEST)

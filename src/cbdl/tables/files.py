@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,8 @@ DELIMITERS = ",;\t|"
 LINES = 5
 """Lines that are looked at to tell the delimiter."""
 
+_HINT = re.compile(r'"?(?i:sep)=.?"?(?=[\r\n])')
+"""What some programs write above a table to tell others its delimiter."""
 _SHEET = "a spreadsheet or an archive; save the table as CSV or Parquet"
 _JSON = "JSON; save the table as CSV or Parquet"
 OTHERS = {
@@ -166,9 +170,15 @@ def _of_objects(values: Iterable[Any]) -> Any:
 def _columns(table: Any) -> Chunk:
     whole = table.combine_chunks()
     return {
-        name: column.chunk(0) if column.num_chunks else pa.array([], column.type)
+        name: _plain(column.chunk(0)) if column.num_chunks else pa.array([], column.type)
         for name, column in zip(whole.column_names, whole.columns, strict=True)
     }
+
+
+def _plain(column: Any) -> Any:
+    """A column of views on words, as polars has them, of which Arrow can take no rows, as words."""
+    views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    return column.cast(views[column.type]) if column.type in views else column
 
 
 def _regrouped(batches: Iterable[Any], rows: int) -> Iterator[Any]:
@@ -207,6 +217,12 @@ class _Header:
                 start = "".join(line for line, _ in zip(file, range(LINES), strict=False))
         except UnicodeError as error:
             raise _not_text(path, encoding, error) from None
+        hint = _HINT.match(start)
+        if hint is not None:
+            raise TableError(
+                f"{path}: the first line, {hint[0]!r}, is a hint to spreadsheets; remove it: the first line must name "
+                "the columns"
+            )
         if dialect.delimiter is None:
             delimiter = max(DELIMITERS, key=lambda d: _agreement(start, d))
         else:
@@ -246,7 +262,9 @@ def _byte(error: Exception) -> str:
 
 def _agreement(start: str, delimiter: str) -> tuple[bool, int]:
     """Whether the first lines have as many values as the header, and how many."""
-    rows = [row for row in csv.reader(io.StringIO(start, newline=""), delimiter=delimiter) if row]
+    rows: list[list[str]] = []
+    with suppress(csv.Error):  # a value longer than 100,000 signs: those before it tell enough
+        rows.extend(row for row in csv.reader(io.StringIO(start, newline=""), delimiter=delimiter) if row)
     count = len(rows[0]) if rows else 0
     return count > 1 and all(len(row) == count for row in rows), count
 
@@ -330,15 +348,20 @@ def _explained(path: Path, header: _Header, error: Exception) -> TableError:
                 count = reader.line_num
                 if row and len(row) != len(header.names):
                     _check_quotes(path, header)
+                    lonely = "; the first line must name the columns" if len(header.names) == 1 else ""
                     return TableError(
                         f"{path}, line {count}: {many(len(row), 'value')} for {many(len(header.names), 'column')} "
-                        f"(delimiter {header.delimiter!r}; --delimiter says another)"
+                        f"(delimiter {header.delimiter!r}; --delimiter says another){lonely}"
                     )
     except UnicodeError as problem:
         return _not_text(path, header.encoding, problem)
     except csv.Error as problem:
         if _is_open(problem):
-            return _open_quote(path, count + 1)
+            _check_quotes(path, header)
+            return TableError(
+                f"{path}, line {count + 1}: a value has more than {csv.field_size_limit():,} signs; close its quote, "
+                f"or shorten it: no row may be longer than {BLOCK >> 20} MB"
+            )
         return TableError(f"{path}, line {count + 1}: {problem}")
     return TableError(f"{path} is not a CSV file: {error}")
 

@@ -100,6 +100,11 @@ class Learnable:
         return filled(self.meaning.columns, self.rows.at(self.train)).X
 
     @property
+    def filled(self) -> int:
+        """Training rows with missing values, which are filled in."""
+        return int(self.rows.missing[self.train].any(1).sum())
+
+    @property
     def labels(self) -> Labels:
         return self.y[self.train]
 
@@ -123,13 +128,21 @@ def fit(
     run = run_folder(out)
     _check_out(Path(out), run, resume, overwrite)
     with _kept(run):
-        return _fit(Path(path), Path(out), settings, engine, verbose)
+        try:
+            return _fit(Path(path), Path(out), settings, engine, verbose)
+        except CheckpointError as error:
+            if not resume:
+                raise
+            raise CheckpointError(
+                f"{error}. --resume goes on with the same table and the same options; to start again, delete {run}"
+            ) from None
 
 
 def _fit(path: Path, out: Path, settings: Settings, engine: Engine | None, verbose: bool) -> dict[str, Any]:
     table = Learnable.of(path, settings)
-    for note in table.meaning.notes:
-        warnings.warn(note, stacklevel=2)
+    for note in (*table.meaning.notes, table.target.note()):
+        if note:
+            warnings.warn(note, stacklevel=2)
     count = folds_for(settings.calibration, settings.plausible)
     steps = settings.steps or recipe.steps(len(table.train), table.target.task)
     model = CBDL(
@@ -148,6 +161,7 @@ def _fit(path: Path, out: Path, settings: Settings, engine: Engine | None, verbo
         least = recipe.LEAST[table.target.task]
         model.fit(table.X, table.labels, checkpoint_dir=run_folder(out), folds=count, least=least)
         state = _state(model)
+    lost = [str(m) for m in model.plausibility.failed] if model.plausibility else []
     levels = _levels(model, settings)
     trained = Trained(model, table.target, table.meaning.columns, levels, table.imputed)
     tests = _tests(trained, table, settings.seed)
@@ -160,10 +174,12 @@ def _fit(path: Path, out: Path, settings: Settings, engine: Engine | None, verbo
         "classes": list(table.target.classes),
         "rows": len(table.train),
         "features": table.rows.X.shape[1],
+        "imputed": table.filled,
         "members": len(model.learned.members),
         "dropped": [str(m) for m in model.plausibility.dropped] if model.plausibility else [],
         "spared": [str(m) for m in model.plausibility.spared] if model.plausibility else [],
         **state,
+        "failed": [*lost, *state["failed"]],
         "held_out": tests,
     }
 
@@ -247,8 +263,10 @@ def _tests(trained: Trained, table: Learnable, seed: int) -> dict[str, Any]:
         some = np.sort(np.random.default_rng(seed).choice(table.test, most, replace=False))
     options = Options()
     rows = table.rows.at(some)
+    gaps = int(rows.missing.any(1).sum()) if trained.imputed else 0
     rows = filled(trained.columns, rows) if trained.imputed else rows
-    tests = scores(trained, _blocks(rows, table.y[some]), options)
+    counts = {"imputed": gaps} if gaps else {}
+    tests = counts | scores(trained, _blocks(rows, table.y[some]), options)
     plain = filled(trained.columns, table.rows.at(some), strange=True).X
     simple = baselines(trained, (table.X, table.labels), (plain, table.y[some]))
     return {**tests, "of": total, "range": _range(table), "baselines": simple}

@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from cbdl.tables import cells
 from cbdl.tables.cells import PLAIN, Decimal, Spelling
-from cbdl.tables.columns import LEVELS, read_as_missing, spelling_of, too_wide
+from cbdl.tables.columns import LEVELS, spelling_of, too_narrow, too_wide
 from cbdl.tables.errors import TableError, named
 from cbdl.tables.files import Floats
+from cbdl.tables.gaps import read_as_missing
 
 Task = Literal["classification", "regression"]
 Labels = npt.NDArray[Any]
@@ -55,6 +56,19 @@ class Target:
                 "with; correct it"
             )
         return values
+
+    def note(self) -> str:
+        """What a person should know about the classes: some may be one that is written in several ways."""
+        ways: dict[str, list[str]] = {}
+        for name in self.classes:
+            ways.setdefault(" ".join(name.casefold().split()), []).append(name)
+        twice = [name for names in ways.values() if len(names) > 1 for name in names]
+        return (
+            f"the target {self.name!r} has classes that differ in capital letters or spaces only: {named(twice)}; "
+            "write them alike if they are one"
+            if twice
+            else ""
+        )
 
     def other_task(self, y: Labels) -> Task | None:
         """What the outcomes `y`, as they are encoded, could be taken for too: numbers that are few or name classes."""
@@ -141,6 +155,11 @@ def _numeric(name: str, task: str, values: Floats, spelling: Spelling, words: li
         if too_wide(float(values.min()), float(values.max())):
             raise TableError(
                 f"the target {name!r} holds {np.abs(values).max():g}, too large a number to compute with; correct it"
+            )
+        if too_narrow(float(values.min()), float(values.max())):
+            raise TableError(
+                f"the target {name!r} varies by {np.ptp(values):.2g}, too little to compute with; give it in a smaller "
+                "unit"
             )
         return Target(name, "regression", (), spelling, _decimals(values))
     if len(different) > FEW and not whole:

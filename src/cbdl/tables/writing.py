@@ -2,13 +2,18 @@
 
 In CSV the classes of a set are joined by "|", of which one that belongs to a name is written "\\|" (and "\\" is
 "\\\\"), and the intervals of a set as lower:upper. In JSON and Parquet they are lists.
+
+Columns that are kept may hold anything. In text, bytes are the words that they spell, or hexadecimal digits; lengths of
+time are seconds; and lists and records are in CSV what they are in JSON.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from datetime import timedelta
+from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
@@ -18,7 +23,7 @@ import pyarrow.compute as pc
 
 from cbdl.ground import files
 from cbdl.tables.answers import Answers
-from cbdl.tables.cells import is_text
+from cbdl.tables.cells import as_words, is_bytes, is_text, seconds, word_of
 from cbdl.tables.errors import UsageError
 from cbdl.tables.files import Floats
 
@@ -63,11 +68,14 @@ def split_set(cell: str) -> list[str]:
 # --- rounding -------------------------------------------------------------------------------------------------
 
 
-def rounded(answers: Answers, digits: int | None, decimals: int | None) -> Answers:
+def rounded(
+    answers: Answers, digits: int | None, decimals: int | None, kept: Collection[str] = ()
+) -> Answers:
     """The numbers with so many digits that count; with None, ends of intervals as the data can mean them, rounded
     outwards, and `DIGITS` for the rest.
 
     decimals: those of the training outcomes, or None
+    kept:     columns of the table, which are copied as they are
     """
     own = dict(answers.columns)
     ends: dict[str, Any] = {}
@@ -79,7 +87,11 @@ def rounded(answers: Answers, digits: int | None, decimals: int | None) -> Answe
             "decision": _as_arrow(middle),
         }
     for name, column in own.items():
-        if pa.types.is_floating(column.type) and (digits is not None or name not in ENDS):
+        if (
+            name not in kept
+            and pa.types.is_floating(column.type)
+            and (digits is not None or name not in ENDS)
+        ):
             own[name] = _as_arrow(significant(_floats(column), digits or DIGITS))
     own |= ends
     if "lower" in own and digits is not None:
@@ -117,7 +129,7 @@ def _steps(lower: Any, upper: Any, decimals: int | None) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         width = np.floor(np.log10(_floats(upper) - _floats(lower)))
     steps = np.where(np.isfinite(width), WIDTH - 1 - width, 15.0)
-    return np.minimum(steps, 15.0 if decimals is None else float(decimals))
+    return steps if decimals is None else np.minimum(steps, float(decimals))
 
 
 def _outwards(own: Mapping[str, Any], to_grid: Callable[[Floats, Any, Rounding], Floats]) -> dict[str, Any]:
@@ -170,7 +182,17 @@ def csv_lines(columns: dict[str, Any]) -> Any:
     return _lines(pc.binary_join_element_wise(*cells, ","))
 
 
+def _plain(column: Any) -> Any:
+    """A column as text can have it: words for bytes, seconds for lengths of time."""
+    if is_bytes(column):
+        return as_words(column)[0]
+    return seconds(column) if pa.types.is_duration(column.type) else column
+
+
 def _csv_cells(column: Any) -> Any:
+    column = _plain(column)
+    if pa.types.is_nested(column.type) and not _is_set(column.type):
+        column = _json_cells(column)
     if pa.types.is_list(column.type):
         inner = column.flatten()
         if pa.types.is_string(inner.type):
@@ -186,6 +208,15 @@ def _csv_cells(column: Any) -> Any:
     return pc.if_else(odd, _around('"', pc.replace_substring(cells, '"', '""'), '"'), cells)
 
 
+def _is_set(kind: Any) -> bool:
+    """Whether the answers have sets like this: of words, or of pairs of numbers."""
+    if not pa.types.is_list(kind):
+        return False
+    inner = kind.value_type
+    pairs = pa.types.is_fixed_size_list(inner) and inner.list_size == 2
+    return bool(pa.types.is_string(inner) or (pairs and pa.types.is_float64(inner.value_type)))
+
+
 def json_lines(columns: dict[str, Any]) -> Any:
     """One JSON object per row, in a line."""
     parts: list[Any] = []
@@ -196,7 +227,10 @@ def json_lines(columns: dict[str, Any]) -> Any:
 
 
 def _json_cells(column: Any) -> Any:
-    if pa.types.is_fixed_size_list(column.type):
+    column = _plain(column)
+    if pa.types.is_list(column.type) and not _is_set(column.type):
+        return _spelled(column)
+    if pa.types.is_fixed_size_list(column.type) and column.type.list_size == 2 and not column.null_count:
         ends = _json_cells(column.flatten())
         return _around("[", pc.binary_join_element_wise(ends[::2], ends[1::2], ", "), "]")
     if pa.types.is_list(column.type):
@@ -214,7 +248,25 @@ def _json_cells(column: Any) -> Any:
         or pa.types.is_floating(column.type)
     ):
         return pc.fill_null(_text(column), "null")
-    return pa.array([json.dumps(v, default=str) for v in column.to_pylist()], pa.string())
+    return _spelled(column)
+
+
+def _spelled(column: Any) -> Any:
+    """Value by value, whatever they are."""
+    return pa.array([json.dumps(_value(v), default=str) for v in column.to_pylist()], pa.string())
+
+
+def _value(value: Any) -> Any:
+    """A value as JSON has it: no bytes, and no number that is none."""
+    if isinstance(value, bytes):
+        return word_of(value)[0]
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(k): _value(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_value(v) for v in value]
+    return value.total_seconds() if isinstance(value, timedelta) else value
 
 
 def _same_lists(column: Any, inner: Any) -> Any:
