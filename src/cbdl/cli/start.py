@@ -41,8 +41,8 @@ class _NoPandas(MetaPathFinder):
 
 
 def no_frames() -> None:
-    """Say that Arrow meets no data frames here. With its first array it would import pandas, if that is installed, to
-    know some: a third of a second."""
+    """Say that Arrow meets no data frames here. With its first array, and again with the first that numpy asks for, it
+    would import pandas, if that is installed, to know some: a third of a second."""
     if not _ours or "pandas" in sys.modules:
         return
     import pyarrow as pa
@@ -50,6 +50,6 @@ def no_frames() -> None:
     finder = _NoPandas()
     sys.meta_path.insert(0, finder)
     try:
-        pa.array([], pa.null())
+        pa.array([0.0]).to_numpy(zero_copy_only=False)
     finally:
         sys.meta_path.remove(finder)
