@@ -11,12 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.special import softmax
+from scipy.stats import entropy
 from torch import Tensor, nn
 
 import cbdl
-from cbdl.bayes import likelihoods, passes, priors
+from cbdl.bayes import likelihoods, passes, predictive, priors
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.data import prepare
+from cbdl.bayes.flat import Layout
+from cbdl.bayes.wide import plan
 from cbdl.ground import compiling
 from cbdl.ground.compiling import usable
 from cbdl.nets import mlp
@@ -107,6 +111,76 @@ def test_answers_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> No
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(answers[0], other) for other in answers[1:])
+
+
+# --- class probabilities, averaged --------------------------------------------------------------------------
+
+
+def class_model(method: Any, likelihoods_: int = 1) -> cbdl.CBDL:
+    source = np.random.default_rng(1)
+    X, y = source.normal(size=(60, 4)), source.integers(0, 5, 60)
+    own = [likelihoods.Categorical(mlp(4, 5, (n,), activation="silu")) for n in (7, 9)[:likelihoods_]]
+    model = cbdl.CBDL(
+        [priors.Normal(0, 1), priors.Normal(0, 3)], own, method, dtype=torch.float32, seed=3, verbose=False
+    )
+    return model.fit(X, y)
+
+
+def check_averages(model: cbdl.CBDL, draws: int, monkeypatch: pytest.MonkeyPatch, limit: int | None) -> None:
+    """Probabilities and entropies by scipy from the networks themselves, in double precision."""
+    learned = model.learned
+    x = 3 * torch.randn(161, 4, generator=torch.Generator().manual_seed(5))
+    share = np.random.default_rng(2).dirichlet(np.ones(draws))
+    used(monkeypatch)
+    probs, noise = predictive.averages(learned, x, torch.from_numpy(share)[None], limit)
+    assert probs.shape == (161, len(learned.members), 1, 5)
+    for s, part in learned.parts.items():
+        theta, _ = predictive.parameters(learned, s, draws)
+        p = softmax(truth(part.cohort, theta, x).numpy(), axis=-1)
+        places = learned.places(s)
+        # those of the outputs, and exponentials and logarithms to 3e-7
+        np.testing.assert_allclose(probs[:, places, 0], np.einsum("d,mdrj->rmj", share, p), atol=2e-5)
+        np.testing.assert_allclose(
+            noise[:, places], np.einsum("d,mdr->rm", share, entropy(p, axis=-1)), atol=5e-5
+        )
+
+
+@pytest.mark.parametrize("limit", [None, 20_000])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_class_probabilities_are_those_of_the_networks(
+    parts: int, limit: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With blocks of draws, and with members of several likelihoods, too."""
+    model = class_model(cbdl.MeanField(epochs=1), parts)
+    with monkeypatch.context() as patch:
+        patch.setattr(predictive, "descriptions", None)  # loops do it all
+        check_averages(model, 5, patch, limit)
+
+
+def test_networks_that_are_made_linear_are_not_taken_for_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = class_model(cbdl.Laplace(epochs=1))
+    x = torch.randn(20, 4, generator=torch.Generator().manual_seed(5))
+    share = torch.full((1, 4), 0.25, dtype=torch.float64)
+    plain = predictive.averages(model.learned, x, share)
+    used(monkeypatch)
+    for ours, theirs in zip(predictive.averages(model.learned, x, share), plain, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1.0, 30.0, 300.0, 1e30])
+def test_probabilities_of_any_outputs(size: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Certain ones and underflow too: an entropy is never below 0 by more than rounding, nor infinite."""
+    used(monkeypatch)
+    net = nn.Linear(1, 6)
+    layout = Layout.of(net)
+    theta = size * torch.tensor([0.0, 1, 2, -1, 0.5, 3, *[0.0] * 6]).view(1, 1, 12)
+    x = torch.linspace(-1, 1, 33).view(-1, 1)
+    stack = plan(net, layout)
+    assert stack is not None
+    probs, noise = passes.averages(stack.steps, layout, theta, x, torch.ones(1))
+    p = softmax(x.numpy() * theta[0, 0, :6].numpy().astype(np.float64), axis=1)
+    np.testing.assert_allclose(probs[0].T, p, atol=1e-5 if size > 1 else 1e-6)
+    np.testing.assert_allclose(noise[0], entropy(p, axis=1), atol=1e-4 if size > 1 else 1e-6)
 
 
 # --- when they are used -------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ FUNCTIONS: dict[type[nn.Module], int] = {nn.ReLU: 1, nn.SiLU: 2, nn.Tanh: 3}
 """What may follow a layer, by its number in the loops; 0: nothing."""
 WIDE = 64
 """Units of a layer, and features of a row, up to which loops are faster than matrix products."""
-LEAST = 20_000_000_000
+LEAST = 8_000_000_000
 """Multiplications that a process must have had in large questions before loops are loaded for them. To load them takes
 a second; in so many they save about as much."""
 LARGE = 500_000_000
@@ -71,6 +71,25 @@ def output(steps: list[Step], layout: Layout, theta: Tensor, x: Tensor) -> Tenso
     busy = theta.numel() * len(x) >= ALONE
     spread(lambda first, last: loops.outputs(own[first:last], shape, rows, into[first:last]), len(own), busy)
     return out.mT
+
+
+def averages(
+    steps: list[Step], layout: Layout, theta: Tensor, x: Tensor, weights: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Class probabilities (members, classes, rows) of networks theta (members, draws, P) for rows x, averaged over
+    draws with `weights` (draws,), and their entropies (members, rows), averaged too; in double precision."""
+    from cbdl.bayes.compiled import answers as loops
+
+    shape = layers(steps, layout)
+    assert shape is not None
+    own, rows, share = (_array(t) for t in (theta, x.flatten(1), weights.to(theta)))
+    probs, noise = np.zeros((len(own), int(shape[-1, 1]), len(rows))), np.zeros((len(own), len(rows)))
+    spread(
+        lambda first, last: loops.averages(own, shape, share, rows, first, last, probs, noise),
+        len(rows),
+        theta.numel() * len(x) >= ALONE,
+    )
+    return torch.from_numpy(probs), torch.from_numpy(noise)
 
 
 def _array(x: Tensor) -> NDArray[Any]:

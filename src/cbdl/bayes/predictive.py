@@ -14,10 +14,12 @@ from torch import Tensor, nn
 
 from cbdl.ground import memory
 
+from . import passes
 from ._random import generator, mix
 from .cohort import Cohort
 from .counts import count_cap, count_mixtures
 from .learned import Learned
+from .likelihoods.rules import CLASSES
 
 NEAR, LEAST = 1 << 24, 128
 """Bytes of activations with which stacks of small layers are fastest, and rows of theirs at least: what a layer leaves
@@ -37,6 +39,10 @@ def averages(
     Probabilities are averaged, never logits.
     """
     draws = weights.shape[1]
+    if len(weights) == 1 and learned.space == "classes":
+        whole = _averages_by_loops(learned, x, weights[0], max_memory)
+        if whole is not None:
+            return whole
     cap = _largest_count(learned, x, weights, max_memory) if learned.space == "counts" else None
     total: Tensor | None = None
     noise = torch.zeros(x.shape[0], len(learned.members), dtype=torch.float64)
@@ -51,6 +57,35 @@ def averages(
         total[rows, members] += part
     assert total is not None
     return total, noise
+
+
+def _averages_by_loops(
+    learned: Learned, x: Tensor, weights: Tensor, max_memory: int | None
+) -> tuple[Tensor, Tensor] | None:
+    """(rows, m, 1, J) and (rows, m): the same with one weighting (draws,), where compiled loops know all the networks
+    and what their outputs are: no output is ever kept."""
+    cohorts = {}
+    for s, part in learned.parts.items():
+        rule = part.cohort.likelihood.rule(learned.targets.scale)
+        if rule is None or rule.kind != CLASSES or not part.posterior.plain:
+            return None
+        cohorts[s] = part.cohort.answering(x, x.shape[0] * len(weights))
+        if cohorts[s].forward.way != "passes":
+            return None
+    limit, parts = memory.limit(max_memory) // 4, []
+    for s, cohort in cohorts.items():
+        stack = cohort.forward.stack
+        assert stack is not None
+        rows = stack.inputs(x)
+        count = max(1, min(len(weights), limit // (cohort.size * x.element_size() * cohort.layout.size)))
+        sums = [
+            passes.averages(stack.steps, cohort.layout, parameters(learned, s, len(some), a)[0], rows, some)
+            for a, some in zip(range(0, len(weights), count), torch.split(weights, count), strict=True)
+        ]
+        parts.append((learned.places(s), *(sum(own[1:], own[0]) for own in zip(*sums, strict=True))))
+    order = torch.tensor([i for places, *_ in parts for i in places]).argsort()
+    probs, noise = (torch.cat(own)[order] for own in list(zip(*parts, strict=True))[1:])
+    return probs.permute(2, 0, 1).unsqueeze(2), noise.T
 
 
 def _weighted(weights: Tensor, probs: Tensor) -> Tensor:

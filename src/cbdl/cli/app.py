@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from cbdl.cli import start
 from cbdl.cli.settings import SETTINGS
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -79,6 +80,7 @@ def _show_warning(message: Warning | str, category: type[Warning], *rest: Any, *
 
 def main() -> None:
     warnings.showwarning = _show_warning
+    start.own_process()
     try:
         app()
     except SystemExit as end:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from cbdl.cli import start
 from cbdl.cli.options import (
     MISSINGS,
     Alpha,
@@ -55,9 +56,10 @@ def evaluate(
 
     Is the decision right, and does the region cover the outcome?
     """
-    from cbdl.cli import show
-    from cbdl.tables import scoring
-    from cbdl.tables.answers import Options, Trained
+    with start.imports():
+        from cbdl.cli import show
+        from cbdl.tables import scoring
+        from cbdl.tables.answers import Options, Trained
 
     with reported(lambda: "Run it again to start from the beginning."):
         options = Options(

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from cbdl.cli import start
 from cbdl.cli.options import (
     CALIBRATIONS,
     DECIMALS,
@@ -118,11 +119,12 @@ def fit(
     Every pair of a prior and a network is trained; the model keeps those that the data do not refute, and the level
     that regions need to cover new outcomes. A run that is stopped can go on with --resume.
     """
-    from cbdl import recipe
-    from cbdl.cli import show
-    from cbdl.cli.spelling import parse_net, parse_prior
-    from cbdl.tables import learning
-    from cbdl.tables.columns import Wishes
+    with start.imports():
+        from cbdl import recipe
+        from cbdl.cli import show
+        from cbdl.cli.spelling import parse_net, parse_prior
+        from cbdl.tables import learning
+        from cbdl.tables.columns import Wishes
 
     with reported(lambda: _how_to_go_on(out)):
         wishes = Wishes(tuple(drop or ()), tuple(use or ()), tuple(date or ()), DECIMALS[decimal], impute)

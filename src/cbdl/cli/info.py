@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from cbdl.cli import start
 from cbdl.cli.options import Json, Model
 from cbdl.cli.reporting import print_json, reported
 from cbdl.cli.settings import SETTINGS
@@ -17,8 +18,9 @@ def info(model: Model, as_json: Json = False) -> None:
 
     Its task, columns, priors, networks and scores; its files are checked on the way.
     """
-    from cbdl.cli import show
-    from cbdl.tables import scoring
+    with start.imports():
+        from cbdl.cli import show
+        from cbdl.tables import scoring
 
     with reported(lambda: "Nothing was changed."):
         summary = scoring.info(model)

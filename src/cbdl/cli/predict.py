@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cbdl.cli import start
 from cbdl.cli.options import (
     FORMATS,
     MISSINGS,
@@ -121,8 +122,9 @@ def predict(
     be larger than memory. With --out, a new file appears when it is whole. Of several tables the same command, called
     again, answers those that are missing.
     """
-    from cbdl.tables import answers, folders
-    from cbdl.tables.answering import Request
+    with start.imports():
+        from cbdl.tables import answers, folders
+        from cbdl.tables.answering import Request
 
     several = folders.is_many(table)
     with reported(lambda: _left(out, several)):
@@ -160,11 +162,13 @@ def _left(out: Path | None, several: bool) -> str:
 
 
 def _one(model: Path, table: Path, out: Path | None, request: Request, *, as_json: bool) -> None:
-    from cbdl.tables import answers, writing
-    from cbdl.tables.answering import Tally, answer_file, answered
+    with start.imports():
+        from cbdl.tables import answers, writing
+        from cbdl.tables.answering import Tally, answer_file, answered
 
     if out is not None:
         _check_output(out, table)
+    start.no_frames()
     trained = answers.Trained.load(model)
     most = request.options.completions(trained.target)
     if out is None:

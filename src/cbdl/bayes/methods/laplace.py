@@ -211,6 +211,10 @@ class LaplacePosterior(Posterior):
         spread, own = named(state, "spread"), common(cohort, state)
         return cls(state["mode"], part, spread, state["evidence"], state["factor"], linearised, **own)
 
+    @property
+    def plain(self) -> bool:
+        return not self.linearised
+
     def outputs(self, cohort: Cohort, theta: Tensor, x: Tensor) -> Tensor:
         """Those of the network made linear at the mode, unless `linearised` is False."""
         if not self.linearised:

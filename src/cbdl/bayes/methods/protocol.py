@@ -80,6 +80,11 @@ class Posterior(ABC):
         """How many chains draws are taken from in turn; 1: they are independent, or pairs."""
         return 1
 
+    @property
+    def plain(self) -> bool:
+        """Whether `outputs` are those of the draws' networks, and nothing else."""
+        return True
+
     def outputs(self, cohort: Cohort, theta: Tensor, x: Tensor) -> Tensor:
         """What draws theta (m, draws, P) say about x: outputs (m, draws, batch, ...), here those of their networks.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -174,16 +175,21 @@ def _shares(logs: Tensor, rho: Tensor, precision: _Precision) -> Tensor:
     return _folded(sums.double()) / (m * N)
 
 
-def _own_first(m: int, device: torch.device) -> Tensor:
-    """(m, m): j, and then the others."""
-    return torch.cat([torch.arange(m, device=device)[:, None], others(m, device)], 1)
+@lru_cache(maxsize=64)
+def _own_first(m: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """(m, m): j, and then the others; where every extreme is in that order; and the places of j's pairs of extremes
+    (m, m, m) in all pairs in those orders, one stratum after the other, flat. Not to be written to."""
+    order = torch.cat([torch.arange(m, device=device)[:, None], others(m, device)], 1)
+    place = order.argsort(-1)
+    first = m * m * torch.arange(m, device=device)[:, None, None]
+    return order, place, (first + m * place[:, :, None] + place[:, None]).flatten()
 
 
 def _folded(x: Tensor) -> Tensor:
     """(b, m, ...): sums over the strata j of x (b, m, m, ...), whose third dimension is the own first, by extreme."""
     m = x.shape[1]
-    place = _own_first(m, x.device).argsort(-1)
-    return x[:, torch.arange(m, device=x.device)[:, None], place].sum(1)
+    place = _own_first(m, x.device)[1]
+    return x.gather(2, place.expand_as(x)).sum(1)
 
 
 class _Information:
@@ -196,8 +202,7 @@ class _Information:
         b, m, _, N = rho.shape
         self.tiny = tiny
         self.rho, self.slope, self.count = rho.view(b * m, m, N), slope, m * N
-        self.order = _own_first(m, rho.device)
-        self.place = self.order.argsort(-1)
+        self.order, _, self.pairs = _own_first(m, rho.device)
         # E_r rho_j = 1 on the nodes only nearly: its gradient belongs to the function.
         self.one = _folded(rho.sum(-1).double()) / self.count
 
@@ -223,8 +228,7 @@ class _Information:
             per_set=2 * self.rho.element_size() * m * self.s.shape[1],
             memory=_CACHE,
         )
-        strata = torch.arange(m, device=stay.device)[:, None, None]
-        each = each.view(-1, m, m, m)[:, strata, self.place[:, :, None], self.place[:, None]]
+        each = each.view(-1, m**3).index_select(1, self.pairs).view(-1, m, m, m)
         return each.double().sum(1) / self.count
 
 

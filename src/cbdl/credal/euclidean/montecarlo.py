@@ -99,8 +99,9 @@ def powers(z: Tensor) -> Tensor:
     return torch.cat([z, z.square()], -1).T.contiguous()
 
 
+@lru_cache(maxsize=64)
 def others(m: int, device: torch.device) -> Tensor:
-    """(m, m - 1): the indices from 0 to m - 1 without j, for every j."""
+    """(m, m - 1): the indices from 0 to m - 1 without j, for every j; not to be written to."""
     rest = torch.arange(m - 1, device=device)
     return rest + (rest >= torch.arange(m, device=device)[:, None])
 
