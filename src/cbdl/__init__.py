@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 if _TYPE_CHECKING:
-    from cbdl import baselines, constructions, credal, data, engines, evaluate, nets, plots
-    from cbdl.bayes import likelihoods, priors
+    from cbdl import (
+        baselines,
+        constructions,
+        credal,
+        data,
+        engines,
+        evaluate,
+        likelihoods,
+        nets,
+        plots,
+        priors,
+    )
     from cbdl.bayes.methods import (
         HMC,
         MCLMC,
@@ -79,12 +89,21 @@ __all__ = [
 _ROOMS = {
     **{
         name: f"cbdl.{name}"
-        for name in ("baselines", "constructions", "credal", "data", "engines", "evaluate", "nets", "plots")
+        for name in (
+            "baselines",
+            "constructions",
+            "credal",
+            "data",
+            "engines",
+            "evaluate",
+            "likelihoods",
+            "nets",
+            "plots",
+            "priors",
+        )
     },
-    "likelihoods": "cbdl.bayes.likelihoods",
     "memory": "cbdl.ground.memory",
     "missing": "cbdl.steps.missing",
-    "priors": "cbdl.bayes.priors",
 }
 _HOMES = {
     "cbdl.bayes.methods": (

@@ -1,8 +1,5 @@
 """The room `cbdl.bayes.likelihoods` by its public name: what `from cbdl.likelihoods import Normal` finds."""
 
-import sys
-
-from cbdl.bayes import likelihoods
 from cbdl.bayes.likelihoods import *  # noqa: F403
-
-sys.modules[__name__] = likelihoods
+from cbdl.bayes.likelihoods import __all__ as __all__
+from cbdl.bayes.likelihoods import __dir__ as __dir__

@@ -1,8 +1,5 @@
 """The room `cbdl.bayes.priors` by its public name: what `from cbdl.priors import Normal` finds."""
 
-import sys
-
-from cbdl.bayes import priors
 from cbdl.bayes.priors import *  # noqa: F403
-
-sys.modules[__name__] = priors
+from cbdl.bayes.priors import __all__ as __all__
+from cbdl.bayes.priors import __dir__ as __dir__
