@@ -29,7 +29,7 @@ from cbdl.credal.euclidean.montecarlo import (
 )
 from cbdl.credal.solvers.simplex import minimise
 
-_CHUNK, _CACHE = 1 << 25, 1 << 21
+_CHUNK, _CACHE = 1 << 24, 1 << 21
 """Bytes of the nodes on which weights are found together (larger blocks are new memory from the system every time, a
 sixth slower), and of those that are worked on at a time."""
 
