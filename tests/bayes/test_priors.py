@@ -135,6 +135,24 @@ def test_gradient_of_the_log_density_is_right(prior: p.Prior) -> None:
     assert torch.autograd.gradcheck(lambda x: prior.family.log_density(x, *values), (t,))
 
 
+def test_log_densities_and_slopes_of_all_members_are_those_of_autograd() -> None:
+    """Written out for some families, found by autograd for others; members of several families, by part, and of one."""
+    layout = Layout.of(nn.Linear(4, 3))
+    several = [*ALL, {"*bias": p.Normal(1.0, 0.5), "*": p.StudentT(3.0, -0.2, 0.7, True)}]
+    for priors in (several, [p.StudentT(4.0, 0.1, 2.0)] * 2, [p.Laplace(0.5, 2.0)]):
+        prior = compile_priors(priors, layout, device=torch.device("cpu"), dtype=torch.float64)
+        source = torch.Generator().manual_seed(0)
+        for copies in ((), (2,), (2, 3)):
+            theta = torch.randn(len(priors), *copies, layout.size, generator=source, dtype=torch.float64)
+            leaf = (3 * theta).requires_grad_()
+            wanted = prior.log_density(leaf)
+            (by_autograd,) = torch.autograd.grad(wanted.sum(), leaf)
+            value, slope = prior.log_density_and_slope(leaf.detach())
+            torch.testing.assert_close(value, wanted.detach(), rtol=1e-12, atol=1e-12)
+            torch.testing.assert_close(slope, by_autograd, rtol=1e-10, atol=1e-12)
+            assert not value.requires_grad
+
+
 @pytest.mark.parametrize("prior", ALL, ids=lambda prior: type(prior).__name__)
 def test_draws_follow_the_density(prior: p.Prior) -> None:
     own = prior.parameters(Entry("w", (4000,), 0, 1))

@@ -20,10 +20,20 @@ def normal_log_density(t: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     return -0.5 * ((t - loc) / scale).square() - scale.log() - HALF_LOG_2PI
 
 
+def normal_slope(t: Tensor, loc: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    z = (t - loc) / scale
+    return -0.5 * z.square(), -z / scale
+
+
 def laplace_log_density(t: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
     """`scale` is the standard deviation: b = scale / sqrt 2."""
     b = scale / math.sqrt(2)
     return -(t - loc).abs() / b - (2 * b).log()
+
+
+def laplace_slope(t: Tensor, loc: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    rate, away = math.sqrt(2) / scale, t - loc
+    return -rate * away.abs(), -rate * away.sign()
 
 
 def student_log_density(t: Tensor, loc: Tensor, scale: Tensor, df: Tensor) -> Tensor:
@@ -31,6 +41,12 @@ def student_log_density(t: Tensor, loc: Tensor, scale: Tensor, df: Tensor) -> Te
     z = (t - loc) / scale
     constant = torch.lgamma((df + 1) / 2) - torch.lgamma(df / 2) - 0.5 * (df * math.pi).log()
     return constant - scale.log() - (df + 1) / 2 * torch.log1p(z.square() / df)
+
+
+def student_slope(t: Tensor, loc: Tensor, scale: Tensor, df: Tensor) -> tuple[Tensor, Tensor]:
+    z = (t - loc) / scale
+    share = z.square() / df
+    return (df + 1) / -2 * torch.log1p(share), (df + 1) / -df * z / (scale * (1 + share))
 
 
 def mixture_log_density(t: Tensor, loc: Tensor, scale: Tensor, other: Tensor, weight: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -31,6 +32,26 @@ class Term:
     def shaped(self, x: Tensor) -> list[Tensor]:
         """The parameters with the dimensions of x (members, ..., P)."""
         return [v.reshape(v.shape[:1] + (1,) * (x.ndim - 2) + v.shape[1:]) for v in self.values]
+
+    @cached_property
+    def constant(self) -> Tensor:
+        """(places,): what the log density of the block has beyond the family's `slope`."""
+        family, centre = self.family, self.values[self.family.parameters.index("loc")]
+        assert family.slope is not None
+        whole = family.log_density(centre, *self.values) - family.slope(centre, *self.values)[0]
+        return whole.sum(-1)
+
+    def log_density_and_slope(self, block: Tensor) -> tuple[Tensor, Tensor]:
+        """log p of the block's coordinates (places, ...) and its gradient (places, ..., columns)."""
+        values = self.shaped(block)
+        if self.family.slope is not None:
+            value, slope = self.family.slope(block, *values)
+            return value.sum(-1) + self.constant.reshape(-1, *[1] * (block.ndim - 2)), slope
+        with torch.enable_grad():
+            leaf = block.detach().requires_grad_()
+            total = self.family.log_density(leaf, *values).sum(-1)
+            (gradient,) = torch.autograd.grad(total.sum(), leaf)
+        return total.detach(), gradient
 
 
 @dataclass(frozen=True)
@@ -81,6 +102,18 @@ class JointPrior:
             block = term.of(theta)
             total = _add(total, term.family.log_density(block, *term.shaped(block)).sum(-1), term.places)
         return total
+
+    def log_density_and_slope(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """log p(theta), (members, ..., P) -> (members, ...), and its gradient (members, ..., P)."""
+        (first, *more) = self.terms
+        if not more and first.places is None and first.columns == slice(0, self.size):
+            return first.log_density_and_slope(theta)
+        total, slope = theta.new_zeros(theta.shape[:-1]), torch.zeros_like(theta)
+        for term in self.terms:
+            value, own = term.log_density_and_slope(term.of(theta))
+            total = _add(total, value, term.places)
+            slope[slice(None) if term.places is None else term.places, ..., term.columns] = own
+        return total, slope
 
     def kl(self, mu: Tensor, sigma: Tensor, theta: Tensor | None) -> Tensor:
         """KL(Normal(mu, sigma) || prior) (members,): closed where it is, else the mean of log q - log p over

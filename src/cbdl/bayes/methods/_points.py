@@ -15,7 +15,6 @@ from torch import Tensor
 from cbdl.bayes._random import generator, mix
 from cbdl.bayes.cohort import Cohort
 from cbdl.bayes.forward import Buffers
-from cbdl.bayes.joint_prior import JointPrior
 from cbdl.bayes.rows import Batch, TrainingData
 
 from .protocol import Posterior, common, prefixed
@@ -32,21 +31,6 @@ def starts(cohort: Cohort, copies: int) -> Tensor:
         for copy in range(1, copies)
     ]
     return torch.stack([cohort.initial, *further], 1)
-
-
-def log_prior(prior: JointPrior, theta: Tensor) -> tuple[Tensor, Tensor]:
-    """The log density of the priors at theta (members, copies, P): values (members, copies) and gradient."""
-    normal = prior.normal
-    if normal is not None:
-        loc, scale = (v.unsqueeze(1) for v in normal)
-        z = (theta - loc) / scale
-        constant = scale.log().sum(-1) + 0.9189385332046727 * theta.shape[-1]
-        return -0.5 * z.square().sum(-1) - constant, -z / scale
-    with torch.enable_grad():
-        leaf = theta.detach().requires_grad_()
-        value = prior.log_density(leaf)
-        (gradient,) = torch.autograd.grad(value.sum(), leaf)
-    return value.detach(), gradient
 
 
 class PointObjective:
@@ -86,7 +70,7 @@ class PointObjective:
     def gradient(self, batch: Batch, step: int, steps: int) -> tuple[Tensor, Tensor]:
         cohort, theta = self.cohort, self.theta
         nll, by_theta, by_noise = cohort.gradient(theta, self.noise, batch, self.buffers, 1.0, step)
-        density, by_prior = log_prior(cohort.prior, theta)
+        density, by_prior = cohort.prior.log_density_and_slope(theta)
         weight = self.temperature / self.total
         by_theta = by_theta.sub(by_prior, alpha=weight)
         loss = (nll - weight * density).mean(1)
@@ -176,5 +160,5 @@ class Potential:
             value += total * nll
             by_theta += more
             by_noise += own / theta.shape[1]
-        density, by_prior = log_prior(cohort.prior, theta)
+        density, by_prior = cohort.prior.log_density_and_slope(theta)
         return value - density, by_theta - by_prior, by_noise

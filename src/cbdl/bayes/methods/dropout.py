@@ -27,7 +27,6 @@ from cbdl.bayes.flat import TRANSPOSED
 from cbdl.bayes.rows import Batch, TrainingData
 from cbdl.bayes.train import Plan, Record, Run, train
 
-from ._points import log_prior
 from .protocol import Method, Posterior, common, prefixed
 
 
@@ -173,7 +172,7 @@ class _Objective:
         mask = self.units.mask(self.stream(step))
         theta = weights.unsqueeze(1) * mask
         nll, by_theta, by_noise = cohort.gradient(theta, noise, batch, self.buffers, 1 / draws, step)
-        density, by_prior = log_prior(cohort.prior, theta)
+        density, by_prior = cohort.prior.log_density_and_slope(theta)
         by_theta = by_theta.sub(by_prior, alpha=1 / (draws * self.total))
         loss = nll.mean(1) - density.mean(1) / self.total
         return loss, torch.cat([(by_theta * mask).sum(1), by_noise], 1)

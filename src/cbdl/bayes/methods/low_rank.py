@@ -27,7 +27,7 @@ from cbdl.bayes.draws import common_normal
 from cbdl.bayes.rows import Batch, TrainingData
 from cbdl.bayes.train import Plan, Record, Run, train
 
-from ._points import log_prior, normal_draws
+from ._points import normal_draws
 from .protocol import Method, Posterior, common, prefixed
 
 
@@ -143,7 +143,7 @@ class LowRankPosterior(Posterior):
         total = parts.closed(self.mu, self.sigma.square()) - self.entropy()
         if parts.other is None:
             return total
-        return total - log_prior(parts.other, self.sample(draws, seed=-1))[0].mean(1)
+        return total - parts.other.log_density_and_slope(self.sample(draws, seed=-1))[0].mean(1)
 
     def state(self) -> dict[str, Tensor]:
         return {
@@ -241,7 +241,7 @@ class _Objective:
         closed = self.prior.closed(mu, sigma.square() + factor.square().sum(2))
         loss = nll.mean(1) + weight * (closed - entropy(sigma, factor))
         if self.prior.other is not None:
-            density, by_prior = log_prior(self.prior.other, theta)
+            density, by_prior = self.prior.other.log_density_and_slope(theta)
             by_theta = by_theta - weight / draws * by_prior
             loss = loss - weight * density.mean(1)
         precision = weight * self.prior.precision

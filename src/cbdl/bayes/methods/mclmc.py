@@ -30,7 +30,7 @@ from cbdl.ground import memory
 
 from ._chains import ChainsPosterior, ChainsRecord, ess, rhat
 from ._microcanonical import Guard, Motion, Tuning, move, turn
-from ._points import log_prior, refuse_statistics, starts
+from ._points import refuse_statistics, starts
 from .protocol import Method
 
 FULL = 4096
@@ -389,5 +389,5 @@ class _Prior:
         value = 0.5 * torch.linalg.vecdot(away, slope)
         if self.normal is not None:
             return value, slope
-        density, by_prior = log_prior(self.joint, place[:, : self.parameters].unsqueeze(1))
+        density, by_prior = self.joint.log_density_and_slope(place[:, : self.parameters].unsqueeze(1))
         return value - density[:, 0], torch.cat([-by_prior[:, 0], slope], 1)

@@ -245,12 +245,9 @@ class _Objective:
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The loss T / N * bound of another divergence, and its doubly reparameterised gradient."""
         cohort, divergence = self.cohort, self.settings.divergence
-        with torch.enable_grad():
-            leaf = theta.detach().requires_grad_()
-            log_prior = cohort.prior.log_density(leaf)
-            (by_prior,) = torch.autograd.grad(log_prior.sum(), leaf)
+        log_prior, by_prior = cohort.prior.log_density_and_slope(theta.detach())
         entropy = (sigma.log().unsqueeze(1) + 0.5 * eps.square()).sum(-1) + HALF_LOG_2PI * self.size
-        inner = log_prior.detach() + entropy  # log p(theta) - log q(theta)
+        inner = log_prior + entropy  # log p(theta) - log q(theta)
 
         def ratio(nll: Tensor, rows: slice) -> Tensor:
             return inner[rows] - nll / weight

@@ -17,18 +17,21 @@ from cbdl.bayes._densities import (
     kl_to_laplace,
     kl_to_normal,
     laplace_log_density,
+    laplace_slope,
     mixture_log_density,
     normal_log_density,
+    normal_slope,
     regularised_horseshoe_log_density,
     student_log_density,
+    student_slope,
 )
 from cbdl.bayes.flat import Entry
 
 from .prior import Family, Parameters, Prior, check_finite, check_positive
 
-NORMAL = Family("normal", ("loc", "scale"), normal_log_density, draw_normal, kl_to_normal)
-LAPLACE = Family("laplace", ("loc", "scale"), laplace_log_density, draw_laplace, kl_to_laplace)
-STUDENT = Family("student", ("loc", "scale", "df"), student_log_density, draw_student)
+NORMAL = Family("normal", ("loc", "scale"), normal_log_density, draw_normal, kl_to_normal, normal_slope)
+LAPLACE = Family("laplace", ("loc", "scale"), laplace_log_density, draw_laplace, kl_to_laplace, laplace_slope)
+STUDENT = Family("student", ("loc", "scale", "df"), student_log_density, draw_student, slope=student_slope)
 MIXTURE = Family("mixture", ("loc", "scale", "other", "weight"), mixture_log_density, draw_mixture)
 HORSESHOE = Family("horseshoe", ("loc", "scale"), horseshoe_log_density, draw_horseshoe)
 REGULARISED = Family(

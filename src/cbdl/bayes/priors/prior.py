@@ -27,6 +27,8 @@ class Family:
     """(generator, *parameters) -> one draw of theta for each coordinate."""
     kl: Callable[..., Tensor] | None = None
     """KL(Normal(mu, sigma) || this) from (mu, sigma, *parameters); None: no closed form."""
+    slope: Callable[..., tuple[Tensor, Tensor]] | None = None
+    """(theta, *parameters) -> the log density up to a constant, and its derivative; None: autograd finds it."""
 
 
 def check_positive(owner: object, **values: float) -> None:
