@@ -374,7 +374,7 @@ class CBDL:
             )
         if int(samples) != samples or samples < 1:
             raise ValueError(f"samples is {samples!r}; give a whole number of at least 1")
-        probs, _ = averages(self.learned, self._inputs(X), torch.eye(int(samples), dtype=torch.float64))
+        probs = averages(self.learned, self._inputs(X), torch.eye(int(samples), dtype=torch.float64)).probs
         return probs.to(X.device) if isinstance(X, Tensor) else probs.numpy()
 
     def acquire(self, X_pool: Any, n: int, samples: int | Literal["auto"] = DRAWS) -> Array:

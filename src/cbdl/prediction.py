@@ -17,6 +17,7 @@ from torch import Tensor
 
 from cbdl.bayes.cohort import Member
 from cbdl.bayes.learned import Learned
+from cbdl.bayes.pooling import pooled, signal
 from cbdl.bayes.predictive import averages, descriptions, moments, normals
 from cbdl.bayes.sharpness import sharpened_averages
 from cbdl.bayes.tails import Tail, contaminated, normal_entropy
@@ -238,20 +239,26 @@ def _classes(learned: Learned, x: Tensor, draws: Tensor, limit: int, wanted: boo
     how = _taken(learned)
     chains = len(learned.members) // len(whole.members)
     each = -(-draws // chains)
-    weights = weightings(int(each[0]), **how)[: None if wanted else 1]
+    count = int(each[0])
+    apart = 1 + max(m.chain for m in whole.members)  # chains that are extremes
+    weights = weightings(count, **how)[: None if wanted else 1]
     rows = x.shape[0]
     if learned.space == "classes":
         *_, numbers = next(descriptions(learned, x[:1], 1, limit))
         rows = max(1, limit // (32 * len(learned.members) * len(weights) * numbers["probs"].shape[-1]))
     probs, noise, floor = [], [], []
     for a in range(0, x.shape[0], rows):
-        part, entropy = averages(learned, x[a : a + rows], weights, limit)
+        part, entropy, spread = averages(learned, x[a : a + rows], weights, limit)
+        share = (
+            signal(part[:, :, 0], spread, count, apart) if apart > 1 and learned.space == "classes" else None
+        )
         if learned.sharpness:
             part, entropy = _sharp(part, entropy, learned.powers, chains)
-        probs.append(part[:, :, 0].clone())
-        noise.append(entropy)
+        probs.append(part[:, :, 0].clone() if share is None else pooled(part[:, :, 0], share))
+        noise.append(entropy if share is None else pooled(entropy, share))
         unknown = torch.full((len(part),), math.nan, dtype=torch.float64)
-        floor.append(class_floor(part, each[a : a + rows], **how) if wanted else unknown)
+        pooling = 1 if share is None else apart
+        floor.append(class_floor(part, each[a : a + rows], pooled=pooling, **how) if wanted else unknown)
     draws = each * chains
     return Predictive(
         CategoricalCredalSet, (torch.cat(probs),), draws, torch.cat(noise), torch.cat(floor), **how

@@ -132,7 +132,7 @@ def check_averages(model: cbdl.CBDL, draws: int, monkeypatch: pytest.MonkeyPatch
     x = 3 * torch.randn(161, 4, generator=torch.Generator().manual_seed(5))
     share = np.random.default_rng(2).dirichlet(np.ones(draws))
     used(monkeypatch)
-    probs, noise = predictive.averages(learned, x, torch.from_numpy(share)[None], limit)
+    probs, noise, spread = predictive.averages(learned, x, torch.from_numpy(share)[None], limit)
     assert probs.shape == (161, len(learned.members), 1, 5)
     for s, part in learned.parts.items():
         theta, _ = predictive.parameters(learned, s, draws)
@@ -143,6 +143,8 @@ def check_averages(model: cbdl.CBDL, draws: int, monkeypatch: pytest.MonkeyPatch
         np.testing.assert_allclose(
             noise[:, places], np.einsum("d,mdr->rm", share, entropy(p, axis=-1)), atol=5e-5
         )
+        away = np.square(p - np.einsum("d,mdrj->mrj", share, p)[:, None]).sum(-1)
+        np.testing.assert_allclose(spread[:, places], np.einsum("d,mdr->rm", share, away), atol=4e-5)
 
 
 @pytest.mark.parametrize("limit", [None, 20_000])
@@ -177,10 +179,11 @@ def test_probabilities_of_any_outputs(size: float, monkeypatch: pytest.MonkeyPat
     x = torch.linspace(-1, 1, 33).view(-1, 1)
     stack = plan(net, layout)
     assert stack is not None
-    probs, noise = passes.averages(stack.steps, layout, theta, x, torch.ones(1))
+    probs, noise, square = passes.averages(stack.steps, layout, theta, x, torch.ones(1))
     p = softmax(x.numpy() * theta[0, 0, :6].numpy().astype(np.float64), axis=1)
     np.testing.assert_allclose(probs[0].T, p, atol=1e-5 if size > 1 else 1e-6)
     np.testing.assert_allclose(noise[0], entropy(p, axis=1), atol=1e-4 if size > 1 else 1e-6)
+    np.testing.assert_allclose(square[0], np.square(p).sum(1), atol=2e-5 if size > 1 else 2e-6)
 
 
 # --- when they are used -------------------------------------------------------------------------------------

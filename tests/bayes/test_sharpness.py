@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cbdl
+from cbdl.bayes.pooling import pooled, signal
 from cbdl.bayes.sharpness import by_chains, fit, sharpened, sharpened_averages
 from cbdl.credal.floor import class_floor, weightings
 
@@ -90,9 +91,14 @@ def test_chains_are_sharpened_one_by_one_and_then_averaged(model: cbdl.CBDL) -> 
     apart = torch.as_tensor(model.predict(X, samples=10).probs).view(9, 2, 2, 3)
     together = torch.as_tensor(model.predict(X, samples=20, chains="averaged").probs)
     torch.testing.assert_close(apart.mean(2), together)
-    draws = torch.as_tensor(model.predict_draws(X, samples=20)).view(9, 2, 10, 2, 3).mean(2)
+    draws = torch.as_tensor(model.predict_draws(X, samples=20)).view(9, 2, 10, 2, 3).transpose(2, 3)
+    means, spread = draws.mean(3), draws.var(3, correction=0).sum(-1)
+    share = signal(
+        means.flatten(1, 2), spread.flatten(1), 10, 2
+    )  # chains are drawn together, by what they were before
     powers = torch.tensor([model.sharpness[k, 0] for k in (0, 1)], dtype=torch.float64)
-    torch.testing.assert_close(sharpened(draws, powers), apart)
+    sharp = pooled(sharpened(means, powers).flatten(1, 2), share)
+    torch.testing.assert_close(sharp, apart.flatten(1, 2))
 
 
 def test_noise_keeps_its_share_of_the_entropy(model: cbdl.CBDL) -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import cbdl
+from cbdl.bayes.pooling import pooled, signal
 from cbdl.credal import floor as module
 from cbdl.credal.floor import class_floor, known, line_floor, normal_floor, weightings
 
@@ -99,6 +100,37 @@ def test_the_class_floor_is_what_identical_members_show(J, centres, spread, n, m
 def test_the_class_floor_is_near_for_posteriors_with_long_tails(centres):
     value, error = class_ratio(3, centres, 0.3, True, 64, 4, rows=200, long_tails=True)
     assert abs(value - 1) < PROMISE + error
+
+
+@pytest.mark.parametrize(
+    ("J", "centres", "spread", "n", "members", "chains"),
+    [
+        (2, 1.0, 1.0, 32, 1, 4),
+        (2, 1.0, 1.0, 32, 3, 4),
+        (3, 1.0, 1.0, 50, 2, 4),
+        (6, 2.0, 2.0, 50, 1, 4),
+        (10, 1.0, 0.3, 100, 2, 8),
+    ],
+)
+def test_the_class_floor_of_pooled_chains_is_what_identical_chains_show(
+    J, centres, spread, n, members, chains
+):
+    """What little pooling leaves is skewed, and known to a factor; the floor of members is as good as ever."""
+    rows, source = 400, torch.Generator().manual_seed(n + J)
+    centre = centres * torch.randn(rows, 1, 1, J, generator=source, dtype=torch.float64)
+
+    def probabilities(count):
+        return (centre + spread * noise(source, rows, count, n, J, False)).softmax(-1)
+
+    drawn = probabilities(members * chains)
+    probs, variance = drawn.mean(2), drawn.var(2, correction=0).sum(-1)
+    truth = epistemic(cbdl.CategoricalCredalSet(pooled(probs, signal(probs, variance, n, chains))))
+    averages = weightings(n, False) @ probabilities(members * chains)
+    floor = class_floor(averages, torch.full((rows,), n), paired=False, pooled=chains)
+    plain = class_floor(averages, torch.full((rows,), n), paired=False)
+    value, error = ratio(floor, truth)
+    assert abs(math.log(value)) < math.log(1.6) + error
+    assert float(floor.mean()) < 0.5 * float(plain.mean())
 
 
 @pytest.mark.parametrize("antithetic", [True, False])

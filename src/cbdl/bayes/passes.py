@@ -75,21 +75,23 @@ def output(steps: list[Step], layout: Layout, theta: Tensor, x: Tensor) -> Tenso
 
 def averages(
     steps: list[Step], layout: Layout, theta: Tensor, x: Tensor, weights: Tensor
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Class probabilities (members, classes, rows) of networks theta (members, draws, P) for rows x, averaged over
-    draws with `weights` (draws,), and their entropies (members, rows), averaged too; in double precision."""
+    draws with `weights` (draws,), and averaged too their entropies and their squared lengths (members, rows); in
+    double precision."""
     from cbdl.bayes.compiled import answers as loops
 
     shape = layers(steps, layout)
     assert shape is not None
     own, rows, share = (_array(t) for t in (theta, x.flatten(1), weights.to(theta)))
-    probs, noise = np.zeros((len(own), int(shape[-1, 1]), len(rows))), np.zeros((len(own), len(rows)))
+    probs = np.zeros((len(own), int(shape[-1, 1]), len(rows)))
+    noise, square = np.zeros((2, len(own), len(rows)))
     spread(
-        lambda first, last: loops.averages(own, shape, share, rows, first, last, probs, noise),
+        lambda first, last: loops.averages(own, shape, share, rows, first, last, probs, noise, square),
         len(rows),
         theta.numel() * len(x) >= ALONE,
     )
-    return torch.from_numpy(probs), torch.from_numpy(noise)
+    return torch.from_numpy(probs), torch.from_numpy(noise), torch.from_numpy(square)
 
 
 def _array(x: Tensor) -> NDArray[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -30,11 +31,19 @@ _COUNTING = threading.Lock()
 """One thread at a time counts what a network puts out: its hooks belong to all threads."""
 
 
-def averages(
-    learned: Learned, x: Tensor, weights: Tensor, max_memory: int | None = None
-) -> tuple[Tensor, Tensor]:
-    """(rows, m, W, J): class probabilities averaged over draws with each of the weightings (W, draws), of which the
-    first is that of all draws; and (rows, m): the entropies of the draws, averaged with the first.
+class Averages(NamedTuple):
+    """What all draws of every member say together."""
+
+    probs: Tensor
+    """(rows, m, W, J): class probabilities averaged with each of the weightings."""
+    noise: Tensor
+    """(rows, m): the entropies of the draws, averaged with the first."""
+    spread: Tensor
+    """(rows, m): the variance of the draws' probabilities with the first, summed over classes; nan: not asked for."""
+
+
+def averages(learned: Learned, x: Tensor, weights: Tensor, max_memory: int | None = None) -> Averages:
+    """Class probabilities averaged over draws with weightings (W, draws), of which the first is that of all draws.
 
     Probabilities are averaged, never logits.
     """
@@ -46,24 +55,27 @@ def averages(
     cap = _largest_count(learned, x, weights, max_memory) if learned.space == "counts" else None
     total: Tensor | None = None
     noise = torch.zeros(x.shape[0], len(learned.members), dtype=torch.float64)
+    square = torch.zeros_like(noise) if cap is None else torch.full_like(noise, torch.nan)
     for members, some, rows, numbers in descriptions(learned, x, draws, max_memory):
         noise[rows, members] += torch.einsum("d,mdr->rm", weights[0, some], numbers["entropy"].double().cpu())
         if cap is None:
             part = _weighted(weights[:, some], numbers["probs"]).double().cpu()
+            norms = torch.linalg.vecdot(numbers["probs"], numbers["probs"]).double().cpu()
+            square[rows, members] += torch.einsum("d,mdr->rm", weights[0, some], norms)
         else:
             part = count_mixtures(numbers["rate"], weights[:, some], cap, max_memory)
         if total is None:
             total = part.new_zeros(x.shape[0], len(learned.members), *part.shape[2:])
         total[rows, members] += part
     assert total is not None
-    return total, noise
+    return Averages(total, noise, _spread(total[:, :, 0], square))
 
 
 def _averages_by_loops(
     learned: Learned, x: Tensor, weights: Tensor, max_memory: int | None
-) -> tuple[Tensor, Tensor] | None:
-    """(rows, m, 1, J) and (rows, m): the same with one weighting (draws,), where compiled loops know all the networks
-    and what their outputs are: no output is ever kept."""
+) -> Averages | None:
+    """The same with one weighting (draws,), where compiled loops know all the networks and what their outputs are: no
+    output is ever kept."""
     cohorts = {}
     for s, part in learned.parts.items():
         rule = part.cohort.likelihood.rule(learned.targets.scale)
@@ -84,8 +96,14 @@ def _averages_by_loops(
         ]
         parts.append((learned.places(s), *(sum(own[1:], own[0]) for own in zip(*sums, strict=True))))
     order = torch.tensor([i for places, *_ in parts for i in places]).argsort()
-    probs, noise = (torch.cat(own)[order] for own in list(zip(*parts, strict=True))[1:])
-    return probs.permute(2, 0, 1).unsqueeze(2), noise.T
+    probs, noise, square = (torch.cat(own)[order] for own in list(zip(*parts, strict=True))[1:])
+    probs = probs.permute(2, 0, 1)
+    return Averages(probs.unsqueeze(2), noise.T, _spread(probs, square.T))
+
+
+def _spread(mean: Tensor, square: Tensor) -> Tensor:
+    """(rows, m): the variance of probabilities with this mean (rows, m, J) and mean square (rows, m)."""
+    return (square - mean.square().sum(-1)).clamp_min(0)
 
 
 def _weighted(weights: Tensor, probs: Tensor) -> Tensor:

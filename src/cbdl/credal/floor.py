@@ -52,6 +52,8 @@ _TAILS = 0.16
 """Pairs (eps, -eps) leave noise of second order in eps, with longer tails than the Normal's; they fade as groups
 grow in number. Simulated."""
 
+_FEWEST = 0.501  # half of the degrees of freedom, at least: where E[1 / chi] is infinite, as little is left
+
 _NODES = 96
 """Nodes of an integral on the line, about."""
 _LEAST_ORDER = 6  # nodes for each Normal that is used, at least
@@ -94,22 +96,40 @@ def weightings(draws: int, paired: bool = True, chains: int = 1) -> Tensor:
     return weights / weights.sum(1, keepdim=True)
 
 
-def class_floor(averages: Tensor, draws: Tensor, *, paired: bool = True, chains: int = 1) -> Tensor:
+def class_floor(
+    averages: Tensor, draws: Tensor, *, paired: bool = True, chains: int = 1, pooled: int = 1
+) -> Tensor:
     """(rows,): the floor, in nats, of predictions over classes.
 
     averages: (rows, m, W, J) class probabilities averaged with each of the `weightings` of the row's draws; what
               follows them, for rows with fewer draws than others, is not read
     draws:    (rows,) draws behind each row, in antithetic pairs, or from so many chains in turn
+    pooled:   so many of the m, side by side, are drawn together by the share of their variance that is noise
+              (`cbdl.bayes.pooling`)
     """
 
     def part(n: int, averages: Tensor) -> Tensor:
+        if pooled == 1:
+            return whole(n, averages)
+        groups = averages.unflatten(1, (-1, pooled))
+        return torch.hypot(
+            whole(n, groups.mean(2)),
+            whole(n, groups.flatten(0, 1), together=True).view(groups.shape[:2]).mean(1),
+        )
+
+    def whole(n: int, averages: Tensor, together: bool = False) -> Tensor:
         rows, m, _, J = averages.shape
+        if m == 1:
+            return averages.new_zeros(rows)
         share = _shares(n, paired, chains)
         count = len(share)
         q = averages[:, :, :1].flatten(0, 1).clamp_min(_TINY)
         x = averages[:, :, 1 : 1 + count].flatten(0, 1)
         first, gram = _moments(x, q, torch.ones_like(q), share)
-        return _floor(first, gram, share, m, 1 / max(J - 1, 1)).view(rows, m).mean(1)
+        floor = _floor(first, gram, share, m, 1 / max(J - 1, 1))
+        if together:
+            floor = floor * _left(gram, share, m, 1 / max(J - 1, 1))
+        return floor.view(rows, m).mean(1)
 
     return _by_draws(
         part,
@@ -249,6 +269,21 @@ def _floor(first: Tensor, gram: Tensor, share: Tensor, m: int, least: float) -> 
     second = -(1 + t / 2) / 2 * torch.log1p(-t * (1 - 1 / m)) + _SPREAD * R * s2.sqrt()
     square = R * R * (a2 - subtract) + second.square()
     return torch.maximum(square, (_LEAST * second).square()).sqrt()
+
+
+def _left(gram: Tensor, share: Tensor, m: int, least: float) -> Tensor:
+    """(B,): the share of its floor that noise keeps where m averages are drawn together by 1 - W / B (or altogether).
+
+    With nu = (m - 1) t^2 / s^2 degrees of freedom, nu B / W is chi^2 of that many, and differences go with the root of
+    B: E[(1 - nu / chi^2)_+ chi] / E[chi], by incomplete gamma functions.
+    """
+    root = _spreads(share).sqrt()
+    gram = gram * root[:, None] * root
+    t = gram.diagonal(dim1=1, dim2=2).sum(-1)
+    dimension = t.square() / _concentrated(gram, t, least).clamp_min(_TINY)
+    a = ((m - 1) * dimension / 2).clamp_min(_FEWEST)
+    above = torch.special.gammaincc(a + 0.5, a) - a / (a - 0.5) * torch.special.gammaincc(a - 0.5, a)
+    return above.clamp(0, 1)
 
 
 def _concentrated(gram: Tensor, t: Tensor, least: float) -> Tensor:

@@ -88,14 +88,16 @@ def classes(
     top: Floats,
     total: Floats,
     slant: Floats,
+    norm: Floats,
     mean: Floats,
     noise: Floats,
+    square: Floats,
     n: Any,
 ) -> None:
-    """Add weight * softmax(h) to `mean`, both (outs, rows), flat, and weight * its entropy to `noise` (rows,); h is
-    spent. `top`, `total` and `slant` are memory."""
+    """Add weight * softmax(h) to `mean`, both (outs, rows), flat, weight * its entropy to `noise` (rows,) and weight *
+    its squared length to `square` (rows,); h is spent. `top`, `total`, `slant` and `norm` are memory."""
     for r in range(n):
-        top[r], total[r], slant[r] = h[r], zero, zero
+        top[r], total[r], slant[r], norm[r] = h[r], zero, zero, zero
     for o in range(ONE, outs):
         for r in range(n):
             top[r] = top[r] if h[o * BLOCK + r] < top[r] else h[o * BLOCK + r]
@@ -108,10 +110,12 @@ def classes(
             h[y + r] = odds
             total[r] += odds
             slant[r] += odds * d
+            norm[r] += odds * odds
     for r in range(n):
         share = one / total[r]
         noise[r] += weight * (log(total[r]) - slant[r] * share)
         total[r] = weight * share
+        square[r] += total[r] * share * norm[r]
     for o in range(outs):
         y = o * BLOCK
         for r in range(n):
@@ -128,16 +132,18 @@ def averages(
     last: Any,
     probs: Doubles,
     noise: Doubles,
+    square: Doubles,
 ) -> None:
     """For rows `first` to `last` of x (rows, features): add the class probabilities of networks theta (members, draws,
-    P), averaged over draws with `weights` (draws,), to probs (members, classes, rows), and their entropies to noise
-    (members, rows)."""
+    P), averaged over draws with `weights` (draws,), to probs (members, classes, rows), their entropies to noise
+    (members, rows) and their squared lengths to square (members, rows)."""
     outs = layers[-1, 1]
     width = layers[:, 1].max() * BLOCK
     block = np.empty(U(x.shape[1]) * BLOCK, np.float32)
     here, there, mean = np.empty(width, np.float32), np.empty(width, np.float32), np.empty(width, np.float32)
     top, total = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.float32)
-    slant, entropy = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.float32)
+    slant, norm = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.float32)
+    entropy, length = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.float32)
     for start in range(U(first), U(last), BLOCK):
         n = block_of(x[:last], start, block)
         rows = min(n, U(last) - start)
@@ -145,11 +151,13 @@ def averages(
             for o in range(outs):
                 fill(mean, o, zero, n)
             fill(entropy, NOTHING, zero, n)
+            fill(length, NOTHING, zero, n)
             for d in range(theta.shape[1]):
                 h, _ = pass_on(theta[m, d], layers, block, here, there, n)
-                classes(h, outs, weights[d], top, total, slant, mean, entropy, n)
+                classes(h, outs, weights[d], top, total, slant, norm, mean, entropy, length, n)
             for o in range(NOTHING, outs):
                 for r in range(rows):
                     probs[m, o, start + r] += mean[o * BLOCK + r]
             for r in range(rows):
                 noise[m, start + r] += entropy[r]
+                square[m, start + r] += length[r]

@@ -112,7 +112,7 @@ def _draws(model: cbdl.CBDL, own: Rows, scale: Scale, seed: int) -> Arrays:
             continue
         some = weights if name in told else weights[:1]
         x = scale(make()[:JUDGED] if name == VALIDATION else make())
-        probs, entropy = averages(model.learned, x.to(model.device), some)
+        probs, entropy, _ = averages(model.learned, x.to(model.device), some)
         answers[f"{name}/averages"] = probs[:, 0].numpy().astype(np.float32)
         answers[f"{name}/entropy"] = entropy[:, 0].numpy().astype(np.float32)
     return answers
