@@ -20,7 +20,7 @@ warnings.simplefilter("ignore")
 torch.set_num_threads(1)
 own = json.loads(sys.argv[1])
 X, y = make_friedman1(own["rows"] or 50, 10, noise=1.0, random_state=0)
-method = replace(recipe.method(recipe.steps(own["rows"], "regression")), chains=own["chains"])
+method = replace(recipe.method(recipe.steps(own["rows"], "regression"), "regression"), chains=own["chains"])
 scales = [1.0, 2.0, 4.0, 0.5, 8.0, 3.0][: own["members"] // 2]
 grid = [priors.Normal(0.0, scale, fan_in=True) for scale in scales]
 start = time.perf_counter()

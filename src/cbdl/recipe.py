@@ -15,34 +15,44 @@ from numpy.typing import NDArray
 from cbdl.bayes.learned import Chains
 from cbdl.bayes.likelihoods import Scale
 from cbdl.bayes.methods.mclmc import MCLMC
-from cbdl.bayes.priors import Normal
+from cbdl.bayes.priors import StudentT
 from cbdl.nets.scores import Columns, bent_columns
 
 Task: TypeAlias = Literal["classification", "regression"]
 
-PRIORS = tuple(Normal(0.0, scale, fan_in=True) for scale in (1.0, 2.0, 4.0))
-"""Normal, with standard deviations 1, 2 and 4 over the root of the fan-in. Of scales from 0.3 to 9, rows left out of
-seven tables were likeliest between 0.6 and 3, and little less likely beside: often more than one is plausible."""
+PRIORS = tuple(StudentT(4.0, 0.0, scale, fan_in=True) for scale in (1.0, 2.0, 4.0))
+"""Student's t with four degrees of freedom, with standard deviations 1, 2 and 4 over the root of the fan-in: most
+weights are small, and some may be large. Rows left out of a dozen tables were as likely as with Normals of the same
+deviations or likelier, under the narrow and the wide ones above all; which of them is best depends on the table."""
 MANY, MORE = 500, 1000
 """Rows from which on networks have a third hidden layer, and rows of real outcomes beyond which they have a fourth;
 with fewer of them it is seldom learned in the time given."""
 NOISES: tuple[Scale, ...] = ("learned", "heteroscedastic")
 """Noise of a regression: the same for every input, and one that varies with it. Each is a likelihood."""
-STEPS = 5000
-"""Steps of the training: three fifths to optimise on few rows each, a quarter to warm up, the rest to sample."""
+STEPS: dict[Task, int] = {"classification": 6000, "regression": 5000}
+"""Steps of the training, at least."""
+SHARES: dict[Task, tuple[float, float]] = {"classification": (0.5, 0.2), "regression": (0.6, 0.25)}
+"""The shares of the steps that optimise, on few rows each, and that warm up. The rest samples."""
 SMALL, LARGE = (8000, 6_000_000), (25_000, 32_000_000)
 """Of real tables with up to `MORE` rows and with more: steps at most, and how many rows they may see in all."""
+CLASSES = (12_000, 3_000_000)
+"""The same of classes. In small tables draws differ most, and longer chains have more of them."""
+KEPT = 50
+"""Draws that are kept of a chain of real outcomes, which is averaged with others."""
+APART = 18
+"""Steps from one draw of classes to the next, which then is another one. All are kept: chains are extremes, and their
+noise has no others to be averaged with."""
 CHAINS = 4
 CHAINS_OF: dict[Task, Chains] = {"classification": "extremes", "regression": "averaged"}
 """What chains are to predictions. For classes the set then tells new inputs from known ones far better; for real
 outcomes it would take four times as long."""
 PLAUSIBLE = 0.05
 """Members stay whose plausibility is at least this (`CBDL.plausible`),"""
-LEAST: dict[Task, int] = {"classification": 1, "regression": 2}
-"""and so many in any case: one alone knows no ignorance, if its chains are no extremes."""
-DRAWS: dict[Task, int] = {"classification": 32, "regression": 200}
-"""Draws of the parameters behind a prediction, of every extreme: of classes these are chains. Of real outcomes all that
-are kept: entropies of densities feel Monte Carlo noise far more than those of class probabilities."""
+LEAST = 2
+"""and so many in any case: one alone knows no ignorance where its chains agree."""
+DRAWS = 200
+"""Draws of the parameters behind a prediction, of every extreme (of classes these are chains): all that are kept, since
+Monte Carlo noise must not pass for ignorance."""
 QUANTILES = 31
 """Of a column, behind its Normal scores."""
 BENT = 0.02
@@ -70,13 +80,13 @@ def hidden(rows: int, task: Task) -> tuple[tuple[int, ...], ...]:
 def steps(rows: int, task: Task) -> int:
     """The length of the training for a table of so many rows: real outcomes, and networks of four layers, take longer.
 
-    >>> [steps(rows, "regression") for rows in (500, 1200, 4000, 50_000)], steps(500, "classification")
-    ([8000, 25000, 8000, 5000], 5000)
+    >>> [steps(rows, "regression") for rows in (500, 1200, 4000, 50_000)]
+    [8000, 25000, 8000, 5000]
+    >>> [steps(rows, "classification") for rows in (150, 400, 50_000)]
+    [12000, 7500, 6000]
     """
-    if task == "classification":
-        return STEPS
-    most, work = LARGE if _large(rows, task) else SMALL
-    return min(most, max(STEPS, work // max(rows, 1)))
+    most, work = CLASSES if task == "classification" else LARGE if _large(rows, task) else SMALL
+    return min(most, max(STEPS[task], work // max(rows, 1)))
 
 
 def _large(rows: int, task: Task) -> bool:
@@ -152,17 +162,19 @@ def activation(noise: Scale | None = None) -> str:
     return "silu" if noise in (None, "heteroscedastic") else "relu"
 
 
-def method(steps: int = STEPS, *, temperature: float = 1.0) -> MCLMC:
+def method(steps: int, task: Task, *, temperature: float = 1.0) -> MCLMC:
     """The inference method of the default model, of so many steps.
 
-    >>> method().steps
-    5000
+    >>> method(6000, "classification").steps, method(5000, "regression").steps
+    (6000, 5000)
     """
     if int(steps) != steps or steps < 60:
         raise ValueError(f"steps is {steps}; give a whole number of at least 60")
-    optimise, warmup = int(steps) * 3 // 5, max(20, int(steps) // 4)
-    thin = max(1, (int(steps) - optimise - warmup) // 50)
-    draws = (int(steps) - optimise - warmup) // thin
+    optimising, warming = SHARES[task]
+    optimise, warmup = int(optimising * steps), max(20, int(warming * steps))
+    left = int(steps) - optimise - warmup
+    thin = max(1, left // KEPT if task == "regression" else min(APART, left // (2 * KEPT)))
+    draws = left // thin
     return MCLMC(
         chains=CHAINS, draws=draws, thin=thin, warmup=warmup, optimise=optimise, temperature=temperature
     )

@@ -32,12 +32,12 @@ def share_of(p: Tensor, chains: int) -> Tensor:
 
 
 def test_chains_that_say_the_same_become_one() -> None:
-    """B / W is F distributed, and with one dimension chi^2 / 3 nearly: of two classes, the mean of (1 - 3 / chi^2)+."""
+    """Of two classes 3 B / W is chi^2 of three degrees of freedom, nearly: the mean of the root of (1 - 3 / chi^2)+."""
     p = draws(4000, 1, 4, 400, 0.0, torch.Generator().manual_seed(0))[..., :2]
     p = p / p.sum(-1, keepdim=True)
     share = share_of(p, 4)
     x = np.linspace(3, 60, 200_001)
-    wanted = np.trapezoid((1 - 3 / x) * chi2(3).pdf(x), x)
+    wanted = np.trapezoid(np.sqrt(1 - 3 / x) * chi2(3).pdf(x), x)
     assert float(share.mean()) == pytest.approx(wanted, abs=4 * float(share.std()) / math.sqrt(4000))
     before, after = (v.view(-1, 4, 2).var(1).sum() for v in (p.mean(2), pooled(p.mean(2), share)))
     assert float(after) < 0.4 * float(before)

@@ -132,7 +132,7 @@ def test_a_fit_finds_tails_from_rows_that_are_left_out(pair):
     y = torch.from_numpy(np.asarray(Y))[left.rows]
     torch.testing.assert_close(left.score, tails.log_density(y, *left.predictive.numbers))
     assert (left.score.mean(0) > plain.left_out().score.mean(0)).all()  # better on the rows that decided
-    draws = DRAWS["regression"]  # as many as are kept, where fewer are
+    draws = DRAWS  # as many as are kept, where fewer are
     assert own.predict_credal(X[:2]).loc.shape[-1] == 1 + plain.predict(X[:2], draws).loc.shape[-1]
 
 

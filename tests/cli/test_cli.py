@@ -99,16 +99,8 @@ def test_help_and_version_wait_for_nothing_heavy():
 
 def test_defaults_that_help_spells_out_are_those_of_the_recipe():
     for command, option, default in (
-        (
-            "predict",
-            "--samples",
-            f"{recipe.DRAWS['classification']} for classes, {recipe.DRAWS['regression']} for numbers",
-        ),
-        (
-            "evaluate",
-            "--samples",
-            f"{recipe.DRAWS['classification']} for classes, {recipe.DRAWS['regression']} for numbers",
-        ),
+        ("predict", "--samples", f"{recipe.DRAWS}, or all"),
+        ("evaluate", "--samples", f"{recipe.DRAWS}, or all"),
         ("fit", "--plausible", recipe.PLAUSIBLE),
     ):
         words = " ".join(called(command, "--help")[1].split())

@@ -266,7 +266,7 @@ def test_parquet_has_real_lists_and_all_digits(place):
         trained = tables.answers.Trained.load(place / kind)
         credal = trained.model.predict(
             tables.encode_rows(trained.columns, tables.read(place / "t.csv")).X,
-            recipe.DRAWS[trained.target.task],
+            recipe.DRAWS,
         )
         assert_same(table["epistemic"], credal.uncertainty().epistemic)  # classes in float32, in other blocks
         region = trained.region(credal, tables.answers.Options())
@@ -301,9 +301,7 @@ def test_probabilities_stand_between_their_bounds(place):
 def test_the_decision_is_the_rule_that_is_asked_for(place):
     X = frame()[["x", "c", "flag"]]
     for kind in ("kind", "value"):
-        credal = cbdl.load(place / kind).predict(
-            X, recipe.DRAWS["classification" if kind == "kind" else "regression"]
-        )
+        credal = cbdl.load(place / kind).predict(X, recipe.DRAWS)
         mean, _ = answered(place, kind, X.to_dict("list"), "--decision", "mean")
         maximin, _ = answered(place, kind, X.to_dict("list"), "--decision", "maximin")
         default, _ = answered(place, kind, X.to_dict("list"))
@@ -348,7 +346,7 @@ def test_ends_are_rounded_outwards_to_what_outcomes_can_be(place):
 def test_a_loaded_model_takes_the_frame_that_it_was_trained_from(place, kind):
     model = cbdl.load(place / kind)
     data = frame()
-    draws = recipe.DRAWS["classification" if kind == "kind" else "regression"]
+    draws = recipe.DRAWS
     own = model.predict(data, draws)
     rows, _ = answered(place, kind, data[["x", "c", "flag"]].to_dict("list"))
     np.testing.assert_allclose(own.uncertainty().epistemic, [row["epistemic"] for row in rows], atol=1e-6)

@@ -124,7 +124,7 @@ def test_the_estimator_is_cbdl_with_the_same_seed() -> None:
             cbdl.likelihoods.Categorical(cbdl.nets.mlp(4, 3, h, "silu", recipe.quantiles(X)))
             for h in LIGHT["architectures"]
         ],
-        recipe.method(LIGHT["steps"]),
+        recipe.method(LIGHT["steps"], "classification"),
         chains="extremes",
         seed=0,
         dtype=torch.float64,

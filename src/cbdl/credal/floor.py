@@ -52,8 +52,6 @@ _TAILS = 0.16
 """Pairs (eps, -eps) leave noise of second order in eps, with longer tails than the Normal's; they fade as groups
 grow in number. Simulated."""
 
-_FEWEST = 0.501  # half of the degrees of freedom, at least: where E[1 / chi] is infinite, as little is left
-
 _NODES = 96
 """Nodes of an integral on the line, about."""
 _LEAST_ORDER = 6  # nodes for each Normal that is used, at least
@@ -111,13 +109,10 @@ def class_floor(
     def part(n: int, averages: Tensor) -> Tensor:
         if pooled == 1:
             return whole(n, averages)
-        groups = averages.unflatten(1, (-1, pooled))
-        return torch.hypot(
-            whole(n, groups.mean(2)),
-            whole(n, groups.flatten(0, 1), together=True).view(groups.shape[:2]).mean(1),
-        )
+        members = averages.view(len(averages), -1, pooled, *averages.shape[2:]).mean(2)
+        return torch.hypot(whole(n, members), whole(n, averages, left=True))
 
-    def whole(n: int, averages: Tensor, together: bool = False) -> Tensor:
+    def whole(n: int, averages: Tensor, left: bool = False) -> Tensor:
         rows, m, _, J = averages.shape
         if m == 1:
             return averages.new_zeros(rows)
@@ -127,8 +122,8 @@ def class_floor(
         x = averages[:, :, 1 : 1 + count].flatten(0, 1)
         first, gram = _moments(x, q, torch.ones_like(q), share)
         floor = _floor(first, gram, share, m, 1 / max(J - 1, 1))
-        if together:
-            floor = floor * _left(gram, share, m, 1 / max(J - 1, 1))
+        if left:
+            floor = floor * _left(gram, share, pooled, 1 / max(J - 1, 1))
         return floor.view(rows, m).mean(1)
 
     return _by_draws(
@@ -272,18 +267,20 @@ def _floor(first: Tensor, gram: Tensor, share: Tensor, m: int, least: float) -> 
 
 
 def _left(gram: Tensor, share: Tensor, m: int, least: float) -> Tensor:
-    """(B,): the share of its floor that noise keeps where m averages are drawn together by 1 - W / B (or altogether).
+    """(B,): the share of its floor that noise keeps where differences of m averages are multiplied by the root of
+    1 - W / B (or 0), and B / W has the mean 1: that of the root of chi^2 - nu, where it is above 0, in the mean of chi.
 
-    With nu = (m - 1) t^2 / s^2 degrees of freedom, nu B / W is chi^2 of that many, and differences go with the root of
-    B: E[(1 - nu / chi^2)_+ chi] / E[chi], by incomplete gamma functions.
+    nu = (m - 1) t^2 / s^2 are the degrees of freedom.
     """
     root = _spreads(share).sqrt()
     gram = gram * root[:, None] * root
     t = gram.diagonal(dim1=1, dim2=2).sum(-1)
     dimension = t.square() / _concentrated(gram, t, least).clamp_min(_TINY)
-    a = ((m - 1) * dimension / 2).clamp_min(_FEWEST)
-    above = torch.special.gammaincc(a + 0.5, a) - a / (a - 0.5) * torch.special.gammaincc(a - 0.5, a)
-    return above.clamp(0, 1)
+    knots, shares = _table_of_shares()
+    at = ((m - 1) * dimension).log().clamp(knots[0], knots[-1])
+    place = torch.searchsorted(knots, at).clamp(1, len(knots) - 1)
+    before, after = knots[place - 1], knots[place]
+    return torch.lerp(shares[place - 1], shares[place], (at - before) / (after - before))
 
 
 def _concentrated(gram: Tensor, t: Tensor, least: float) -> Tensor:
@@ -344,6 +341,20 @@ def _range(m: int) -> tuple[float, float]:
     lower, upper = 1 - F[:, None], F[None, :]
     both = 1 - lower**m - upper**m + (upper - F[:, None]).clamp_min(0) ** m
     return mean, float(2 * both.triu(1).sum() + both.diagonal().sum()) * h * h
+
+
+@cache
+def _table_of_shares() -> tuple[Tensor, Tensor]:
+    """E[sqrt((chi^2 - nu)_+)] / E[chi] at logarithms of nu, the degrees of freedom, in rising order."""
+    from scipy.special import gammaincinv
+
+    knots = np.linspace(0, math.log(1e5), 48)
+    x = (np.arange(2000) + 0.5) / 2000
+    shares = []
+    for nu in np.exp(knots):
+        square = 2 * gammaincinv(nu / 2, x)
+        shares.append(np.sqrt((square - nu).clip(0)).mean() / np.sqrt(square).mean())
+    return torch.tensor(knots), torch.tensor(np.array(shares))
 
 
 def _factor(count: int) -> float:

@@ -54,7 +54,7 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
         hidden = recipe.hidden(len(X), self._task) if self.architectures is None else self.architectures
         steps = recipe.steps(len(X), self._task) if self.steps is None else self.steps
         parts = self._likelihoods(hidden, X.shape[1], self._quantiles(X, weights))
-        method = recipe.method(steps) if self.method is None else self.method
+        method = recipe.method(steps, self._task) if self.method is None else self.method
         begun = self.model_.learned if self.warm_start and hasattr(self, "model_") else None
         folds = folds_for(self.calibration, self.plausible)
         model = CBDL(
@@ -71,7 +71,7 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
             device=self.device,
             dtype=recipe.DTYPE,
             verbose=self.verbose,
-        ).fit(X, y, sample_weight=weights, folds=folds, least=recipe.LEAST[self._task])
+        ).fit(X, y, sample_weight=weights, folds=folds, least=recipe.LEAST)
         self.conformity_ = None if self.calibration is None else self._levels(model)
         model.method = method
         self.model_ = model

@@ -75,7 +75,7 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
         steps: int | None = None,
         plausible: float = recipe.PLAUSIBLE,
         calibration: Any = "auto",
-        samples: Any = recipe.DRAWS["classification"],
+        samples: Any = recipe.DRAWS,
         decision: str = "average",
         class_weight: Any = None,
         standardize: bool = True,

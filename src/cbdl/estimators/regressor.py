@@ -73,7 +73,7 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
         steps: int | None = None,
         plausible: float = recipe.PLAUSIBLE,
         calibration: Any = "auto",
-        samples: Any = recipe.DRAWS["regression"],
+        samples: Any = recipe.DRAWS,
         standardize: bool = True,
         warm_start: bool = False,
         random_state: Any = None,

@@ -46,7 +46,7 @@ def ask(
     whole = filled(model.columns, encoded, strange=True)
     known = model.target.name in chunk
     y = np.array(model.target.encode(chunk[model.target.name])) if known else None
-    sets = model.model.predict(whole.X, recipe.DRAWS[model.target.task])
+    sets = model.model.predict(whole.X, recipe.DRAWS)
     if model.classifies:
         sets = sets.with_labels(model.target.classes)
     gaps = int((encoded.missing | encoded.unknown).any(1).sum())

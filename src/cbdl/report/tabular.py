@@ -94,7 +94,7 @@ def _uncertain(asked: Asked) -> dict[str, list[Uncertain]]:
     ]
 
     def predict(X: Floats) -> CredalSet:
-        sets = asked.trained.model.predict(X, recipe.DRAWS[asked.trained.target.task], floor=False)
+        sets = asked.trained.model.predict(X, recipe.DRAWS, floor=False)
         return sets.with_labels(asked.trained.target.classes) if asked.trained.classifies else sets
 
     found = {

@@ -37,7 +37,7 @@ def described(trained: Trained, limits: Limits, wanted: Picture | None) -> dict[
         "limits": asdict(limits),
         "defaults": {
             "alpha": 0.05,
-            "draws": recipe.DRAWS[trained.target.task],
+            "draws": recipe.DRAWS,
             "phi": None,
             "method": "calibrated",
         },

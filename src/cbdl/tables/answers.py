@@ -305,7 +305,7 @@ def credal_sets(
     """
     gaps = rows.missing | rows.unknown
     most = options.completions(trained.target)
-    draws = recipe.DRAWS[trained.target.task] if options.samples is None else options.samples
+    draws = recipe.DRAWS if options.samples is None else options.samples
     counts = np.minimum(_possible(trained.columns, gaps), most)
     group = np.ceil(np.log2(counts)).astype(np.int64)
     for power in np.unique(group).tolist():

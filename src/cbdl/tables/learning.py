@@ -148,7 +148,7 @@ def _fit(path: Path, out: Path, settings: Settings, engine: Engine | None, verbo
     model = CBDL(
         settings.priors,
         _likelihoods(settings, table),
-        recipe.method(steps, temperature=settings.temperature),
+        recipe.method(steps, table.target.task, temperature=settings.temperature),
         plausible=settings.plausible,
         chains=recipe.CHAINS_OF[table.target.task],
         sharpen=count > 0,
@@ -158,8 +158,7 @@ def _fit(path: Path, out: Path, settings: Settings, engine: Engine | None, verbo
         verbose=verbose,
     )
     with _once():
-        least = recipe.LEAST[table.target.task]
-        model.fit(table.X, table.labels, checkpoint_dir=run_folder(out), folds=count, least=least)
+        model.fit(table.X, table.labels, checkpoint_dir=run_folder(out), folds=count, least=recipe.LEAST)
         state = _state(model)
     lost = [str(m) for m in model.plausibility.failed] if model.plausibility else []
     levels = _levels(model, settings)
