@@ -185,3 +185,14 @@ def test_nobody_is_spared_who_did_not_learn_or_if_only_the_likeliest_is_wanted()
     assert [m.k for m in judge(members(2), values, ones, 0.05, least=2).dropped] == [1]
     with pytest.raises(ValueError, match="least is 0"):
         judge(members(2), values, ones, 0.05, least=0)
+
+
+def test_a_grid_is_priors_that_differ_in_nothing_but_their_scale() -> None:
+    from cbdl import priors as p
+    from cbdl.steps.fitting import _scales
+
+    assert _scales([p.StudentT(4.0, 0.0, s, True) for s in (1.0, 2.0)]) == [1.0, 2.0]
+    assert _scales([p.Laplace(0.0, s) for s in (3.0, 1.0)]) == [3.0, 1.0]
+    assert _scales([p.StudentT(4.0, 0.0, 1.0), p.StudentT(5.0, 0.0, 2.0)]) is None
+    assert _scales([p.Normal(0.0, 1.0), p.Laplace(0.0, 2.0)]) is None
+    assert _scales([p.Normal(0.0, 1.0), {"*": p.Normal(0.0, 2.0)}]) is None

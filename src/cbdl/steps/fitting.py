@@ -16,7 +16,7 @@ from cbdl.bayes.cohort import Member
 from cbdl.bayes.learned import Learned, Part, in_order
 from cbdl.bayes.methods import Method
 from cbdl.bayes.plausible import GridWarning, Plausibility, judge
-from cbdl.bayes.priors import Normal, PriorLike
+from cbdl.bayes.priors import Laplace, Normal, PriorLike, StudentT
 from cbdl.bayes.rows import Data, TrainingData
 from cbdl.bayes.train import Run
 from cbdl.engines import Engine, Task, crew_kept, train, without_folds
@@ -97,6 +97,13 @@ class Fitting:
             return replace(whole, learned=learned, left_out=left, plausibility=judgement)
 
 
+def _scales(priors: Sequence[PriorLike]) -> list[float] | None:
+    """The standard deviations of priors that differ in nothing else: a grid of them."""
+    known = [prior for prior in priors if isinstance(prior, Normal | Laplace | StudentT)]
+    alike = len({replace(prior, scale=1.0) for prior in known}) == 1
+    return [prior.scale for prior in known] if alike and len(known) == len(priors) else None
+
+
 def verdict(
     left: LeftOut,
     members: tuple[Member, ...],
@@ -107,9 +114,7 @@ def verdict(
     verbose: bool,
 ) -> Plausibility:
     """Who is plausible, said to whoever reads along."""
-    normals = [prior.scale for prior in priors if isinstance(prior, Normal)]
-    scales = normals if len(normals) == len(priors) else None
-    judgement = judge(members, left.score, left.counts, alpha, left.how, scales, least, left.failed)
+    judgement = judge(members, left.score, left.counts, alpha, left.how, _scales(priors), least, left.failed)
     if judgement.edge:
         warnings.warn(judgement.edge, GridWarning, stacklevel=4)
     if verbose:
