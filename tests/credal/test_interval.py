@@ -98,6 +98,20 @@ def test_the_hull_has_all_extreme_points_once(J):
         assert (nearest.min(1) < 1e-9).all()
 
 
+def test_where_classes_may_be_impossible_the_hull_has_the_extreme_points_alone():
+    """Full classes that take more than everything leave no vertex, also where the last class may have nothing."""
+    rng = np.random.default_rng(3)
+    for J in (3, 4, 5):
+        low, high = np.sort(rng.integers(0, 6, size=(2, 400, J)) / 5, axis=0)
+        some = (low.sum(-1) <= 1) & (high.sum(-1) >= 1)
+        for bounds in zip(low[some], high[some], strict=True):
+            one = cbdl.IntervalCredalSet(*bounds)
+            truth = corners(one.lower, one.upper)
+            mine = one.hull().probs[one.extremes()]
+            assert len(mine) == one.num_extremes == len(truth)
+            assert (np.abs(truth[:, None] - mine[None]).sum(-1).min(0) < 1e-9).all()
+
+
 def test_the_box_of_a_hull_holds_it_and_the_hull_of_a_box_has_the_same_box():
     P = np.random.default_rng(1).dirichlet(np.ones(4), size=(5, 3))
     hull = cbdl.CategoricalCredalSet(P)

@@ -43,7 +43,9 @@ def vertices(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
     at = (~good).to(torch.uint8).argsort(dim=-1, stable=True)[:, :m]
     real = good.gather(-1, at)
     at = torch.where(real, at, at[:, :1])
-    return _chosen(lower, upper, up[at], between[at]), real
+    return _chosen(lower, upper, up[at], between[at]).clamp_min(
+        0
+    ), real  # rounding may leave less than nothing
 
 
 @lru_cache(maxsize=4)
@@ -56,9 +58,10 @@ def _candidates(J: int) -> tuple[Tensor, Tensor]:
 
 
 def _chosen(lower: Tensor, upper: Tensor, up: Tensor, between: Tensor) -> Tensor:
+    """(b, n, J): one class takes what the bounds of the others leave, which may be less than nothing."""
     x = torch.where(up, upper.unsqueeze(-2), lower.unsqueeze(-2))
     at = between.unsqueeze(-1).expand(*x.shape[:-1], 1)
-    return x.scatter_add(-1, at, 1 - x.sum(-1, keepdim=True)).clamp_min(0)
+    return x.scatter_add(-1, at, 1 - x.sum(-1, keepdim=True))
 
 
 def _points(lower: Tensor, upper: Tensor, up: Tensor, between: Tensor) -> tuple[Tensor, Tensor]:
