@@ -1,5 +1,7 @@
 """Scores against scikit-learn, scipy and their definitions; intervals against the theory of the bootstrap."""
 
+import io
+
 import numpy as np
 import pytest
 import torch
@@ -392,3 +394,75 @@ def test_files_that_are_none_are_refused(tmp_path):
         evaluate.load(tmp_path / "absent.npz")
     with pytest.raises(ValueError, match="predictions have shape"):
         evaluate.scores(np.zeros(3), [0, 1, 2])
+
+
+# --- what makes no sense ----------------------------------------------------------------------------------
+
+
+def test_intervals_of_infinite_scores_have_ends():
+    """An impossible outcome makes the mean infinite wherever it is drawn, and finite elsewhere."""
+    table = evaluate.scores(np.array([[1.0, 0.0], [0.5, 0.5], [0.2, 0.8]]), [0, 1, 0], draws=200)["log loss"]
+    sure = evaluate.scores(np.array([[1.0, 0.0]] * 3), [1, 1, 0], draws=200)["log loss"]
+    assert np.isfinite([table.value, table.low, table.high]).all()
+    assert (sure.value, sure.high) == (np.inf, np.inf)
+    # of 200 draws of three rows about seven have no impossible outcome: more than the 2.5 % below the interval
+    assert sure.low == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: evaluate.brier([[np.nan, 0.3]], [0]), "is nan"),
+        (lambda: evaluate.log_loss([[5.0, -3.0]], [1]), "at least 0"),
+        (lambda: evaluate.brier([0.7, 0.3], [0, 1]), r"p has shape \(2,\)"),
+        (lambda: evaluate.log_loss([[0.7, 0.7]], [1]), "sums to 1.4"),
+        (lambda: evaluate.interval_score([np.nan], [1.0], [0.5], 0.1), r"lower\[0\] is nan"),
+        (lambda: evaluate.interval_score([0.0, 0], [1.0, 1], [[0.5], [0.1]], 0.1), "one of each per row"),
+        (lambda: evaluate.trend([0, 1, 2], [0.1, 0.2]), "severity has 3 rows and uncertainty 2"),
+        (lambda: evaluate.rejection([1, np.nan], [0.1, 0.2]), r"correct\[1\] is nan"),
+        (lambda: evaluate.rejection([], []), "one number per row"),
+        (lambda: evaluate.detection(np.full((2, 3), 1 / 3), np.full((2, 4), 0.25)), "one model"),
+        (
+            lambda: evaluate.detection(np.full((2, 2), 0.5), cbdl.NormalCredalSet([[0.0]], [[1.0]])),
+            "one model",
+        ),
+        (
+            lambda: evaluate.crps(cbdl.DiagonalNormalCredalSet([[0.0, 9.0]], [[1.0, 1.0]]), [0.0]),
+            "on the line",
+        ),
+        (lambda: evaluate.crps(cbdl.CategoricalCredalSet([[0.5, 0.5]]), [0.0]), "on the line"),
+        (lambda: evaluate.reliability(np.full((2, 2), 0.5), [0, 1], draws=-1), "draws is -1"),
+        (lambda: evaluate.reliability(np.full((2, 2), 0.5), [0, 1], draws=2.5), "draws is 2.5"),
+    ],
+)
+def test_what_has_no_score_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_scores_of_tensors_are_those_of_arrays():
+    P, y = np.random.default_rng(0).dirichlet(np.ones(3), 5), np.arange(5) % 3
+    for score in (evaluate.brier, evaluate.log_loss):
+        np.testing.assert_allclose(score(torch.tensor(P, requires_grad=True), torch.tensor(y)), score(P, y))
+
+
+def test_files_that_are_damaged_are_refused(tmp_path):
+    path = tmp_path / "answers.npz"
+    evaluate.save(path, np.random.default_rng(0).dirichlet(np.ones(3), 50))
+    whole = path.read_bytes()
+    flipped = bytearray(whole)
+    flipped[len(whole) // 4] ^= 255
+    buffer = io.BytesIO()
+    np.save(buffer, np.full((2, 2), 0.5))
+    for content in (b"", whole[: len(whole) // 2], bytes(flipped), buffer.getvalue()):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="not a file of predictions"):
+            evaluate.load(path)
+    np.savez(path, kind=np.array(["classes"]), probs=np.full((2, 2), 0.5))
+    assert evaluate.load(path).prediction.batch_shape == (2,)
+
+
+def test_outcomes_are_saved_for_every_row_or_not_at_all(tmp_path):
+    with pytest.raises(ValueError, match="one outcome for each"):
+        evaluate.save(tmp_path / "a.npz", np.full((3, 2), 0.5), [0, 1])
+    assert not (tmp_path / "a.npz").exists()

@@ -9,7 +9,13 @@ import numpy.typing as npt
 
 from cbdl.credal import ArrayLike
 from cbdl.evaluate.estimate import Estimate, Floats, estimate
-from cbdl.evaluate.predictions import Predicted, class_labels, point_probabilities, with_outcomes
+from cbdl.evaluate.predictions import (
+    Predicted,
+    checked_probabilities,
+    class_labels,
+    point_probabilities,
+    with_outcomes,
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ def reliability(
     return Reliability(edges, rows.astype(np.int64), means[1], means[0], ece)
 
 
-def brier(p: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
+def brier(p: ArrayLike, y: ArrayLike) -> Floats:
     """(n,): sum over classes of (p_k - [y = k])^2, for probabilities (n, J) and labels (n,).
 
     - `p`: probabilities (n, J)
@@ -73,11 +79,11 @@ def brier(p: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
     >>> brier([[0.7, 0.3], [0.5, 0.5]], [0, 1]).round(2)
     array([0.18, 0.5 ])
     """
-    probs = np.asarray(p, dtype=np.float64)
+    probs = checked_probabilities(p)
     return np.asarray(np.square(probs - np.eye(probs.shape[-1])[class_labels(y, *probs.shape)]).sum(-1))
 
 
-def log_loss(p: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
+def log_loss(p: ArrayLike, y: ArrayLike) -> Floats:
     """(n,): -log p(y), for probabilities (n, J) and labels (n,); infinite where what happened was impossible.
 
     - `p`: probabilities (n, J)
@@ -86,7 +92,7 @@ def log_loss(p: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
     >>> log_loss([[0.7, 0.3], [0.5, 0.5]], [0, 1]).round(2)
     array([0.36, 0.69])
     """
-    probs = np.asarray(p, dtype=np.float64)
+    probs = checked_probabilities(p)
     own = np.take_along_axis(probs, class_labels(y, *probs.shape)[:, None], -1)[:, 0]
     with np.errstate(divide="ignore"):
         return np.asarray(-np.log(own))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from cbdl.credal import CategoricalCredalSet, CredalSet, IntervalCredalSet
 from cbdl.evaluate.estimate import Estimate, Floats, Statistic, Tied, estimate
 from cbdl.evaluate.predictions import Predicted, prediction_of
 from cbdl.evaluate.uncertainties import uncertainties
@@ -57,13 +58,24 @@ def detection(
     0.75
     """
     sets = foreign if isinstance(foreign, Mapping) else {"foreign": foreign}
-    inside = uncertainties(prediction_of(own), measures)
+    usual = prediction_of(own)
+    inside = uncertainties(usual, measures)
     answers = []
     for name, other in sets.items():
-        outside = uncertainties(prediction_of(other), list(inside))
+        strange = prediction_of(other)
+        if _classes(strange) != _classes(usual):
+            raise ValueError(
+                f"{name} is {strange!r} and own is {usual!r}; give what one model says about both"
+            )
+        outside = uncertainties(strange, list(inside))
         for measure, scores in inside.items():
             answers.append(_detection(measure, name, scores, outside[measure], draws, seed))
     return answers
+
+
+def _classes(credal: CredalSet) -> int:
+    """How many classes a set is over; 0 of sets of numbers."""
+    return credal.num_classes if isinstance(credal, CategoricalCredalSet | IntervalCredalSet) else 0
 
 
 def _detection(measure: str, name: str, inside: Floats, outside: Floats, draws: int, seed: int) -> Detection:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -61,16 +62,21 @@ def estimate(
         raise ValueError(f"sizes is {sizes}; a score needs at least one row in every sample")
     if not 0 < level < 1:
         raise ValueError(f"level is {level}; it must lie strictly between 0 and 1")
+    if int(draws) != draws or draws < 0:
+        raise ValueError(f"draws is {draws}; give a whole number of bootstrap samples, or 0 for none")
     value = float(statistic(np.ones((1, sum(sizes))))[0])
     if not draws:
         return Estimate(value, np.nan, np.nan)
     source, step = np.random.default_rng(seed), max(1, MEMORY // (8 * sum(sizes)))
     values = []
-    for start in range(0, draws, step):
-        some = min(step, draws - start)
+    for start in range(0, int(draws), step):
+        some = min(step, int(draws) - start)
         counts = [source.multinomial(n, np.full(n, 1 / n), size=some) for n in sizes]
         values.append(statistic(np.concatenate(counts, -1).astype(np.float64)))
-    low, high = np.quantile(np.concatenate(values), [(1 - level) / 2, (1 + level) / 2])
+    every = np.concatenate(values)
+    # Nothing lies between a number and infinity.
+    how: Literal["linear", "inverted_cdf"] = "linear" if np.isfinite(every).all() else "inverted_cdf"
+    low, high = np.quantile(every, [(1 - level) / 2, (1 + level) / 2], method=how)
     return Estimate(value, float(low), float(high))
 
 
@@ -106,7 +112,7 @@ class Tied:
     def of(cls, score: npt.ArrayLike) -> Tied:
         """The groups of `score` (n,)."""
         values = np.asarray(score, dtype=np.float64)
-        if values.ndim != 1 or np.isnan(values).any():
+        if values.ndim != 1 or not len(values) or np.isnan(values).any():
             raise ValueError(f"the score has shape {values.shape}; give one number per row, none of them nan")
         order = np.argsort(values, kind="stable")
         new = np.flatnonzero(np.diff(values[order]) > 0) + 1

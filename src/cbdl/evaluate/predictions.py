@@ -6,6 +6,8 @@ A file is an .npz of the numbers that make the set (no code in it) and, if they 
 from __future__ import annotations
 
 import io
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -99,6 +101,10 @@ def save(path: str | Path, prediction: Predicted, y: ArrayLike | None = None) ->
     arrays = {field: _numpy(getattr(credal, field)) for field in KINDS[names[0]][1]}
     if y is not None:
         arrays["y"] = _numpy(numbers_of(y, credal.labels))
+        if arrays["y"].shape[: len(credal.batch_shape)] != tuple(credal.batch_shape):
+            raise ValueError(
+                f"y has shape {arrays['y'].shape}; give one outcome for each of the {tuple(credal.batch_shape)} rows"
+            )
     if credal.labels is not None:
         arrays["labels"] = np.array(credal.labels)
     buffer = io.BytesIO()
@@ -120,11 +126,12 @@ def load(path: str | Path) -> Saved:
     """
     path = Path(path)
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        # of a damaged file NumPy would leave open what it opened
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as stored:
             arrays = dict(stored)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path} is not a file of predictions (.npz): {error}") from None
-    kind = str(arrays.pop("kind", _guess(arrays)))
+    kind = str(np.squeeze(arrays.pop("kind", _guess(arrays))))
     if kind not in KINDS:
         raise ValueError(f"{path} holds {sorted(arrays)}; it needs the fields of one of {', '.join(KINDS)}")
     cls, fields = KINDS[kind]
@@ -157,6 +164,14 @@ def point_probabilities(credal: CredalSet) -> npt.NDArray[np.float64]:
     if p.ndim != 2:
         raise ValueError(f"predictions have the batch shape {credal.batch_shape}; give one set per row, (n,)")
     return p
+
+
+def checked_probabilities(p: ArrayLike) -> npt.NDArray[np.float64]:
+    """(n, J): probabilities, checked."""
+    probs = np.asarray(_numpy(p) if isinstance(p, torch.Tensor) else p)
+    if probs.ndim != 2:
+        raise ValueError(f"p has shape {probs.shape}; give probabilities (n, J)")
+    return point_probabilities(prediction_of(probs))
 
 
 def class_labels(y: ArrayLike, rows: int, classes: int) -> npt.NDArray[np.int64]:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from cbdl.credal import ArrayLike, CredalSet, check_alpha
+from cbdl.credal import ArrayLike, CredalSet, MixtureCredalSet, NormalCredalSet, check_alpha
 from cbdl.evaluate.estimate import Floats
 
 MEMORY = 1 << 26
@@ -61,7 +61,7 @@ def squared_error(credal: CredalSet, y: ArrayLike) -> Floats:
 def interval_score(lower: npt.ArrayLike, upper: npt.ArrayLike, y: npt.ArrayLike, alpha: float) -> Floats:
     """(n,): width + 2 / alpha times how far y is outside: proper for the interval of the alpha / 2 quantiles.
 
-    - `lower`, `upper`: ends (n,)
+    - `lower`, `upper`: ends (n,), or one for all
     - `y`: outcomes (n,)
     - `alpha`: the intervals are to cover 1 - alpha
 
@@ -69,6 +69,13 @@ def interval_score(lower: npt.ArrayLike, upper: npt.ArrayLike, y: npt.ArrayLike,
     array([1., 3.])
     """
     low, high, outcome = (np.asarray(x, dtype=np.float64) for x in (lower, upper, y))
+    if not {low.shape, high.shape} <= {(), outcome.shape}:
+        raise ValueError(
+            f"lower has shape {low.shape}, upper {high.shape} and y {outcome.shape}; give one of each per row"
+        )
+    for name, x in (("lower", low), ("upper", high), ("y", outcome)):
+        if np.isnan(x).any():
+            raise ValueError(f"{name}[{int(np.flatnonzero(np.isnan(x))[0])}] is nan; leave such rows out")
     miss = np.maximum(low - outcome, 0) + np.maximum(outcome - high, 0)
     return np.asarray(high - low + 2 / check_alpha(alpha) * miss)
 
@@ -82,7 +89,7 @@ def _absolute(d: Tensor, variance: Tensor) -> Tensor:
 
 def _mixture(credal: CredalSet) -> tuple[Tensor, Tensor, Tensor]:
     """(n, M) three times: the averaged predictive as a mixture of Normals."""
-    if credal.mean().ndim != 2 or credal.num_extremes < 1:
+    if not isinstance(credal, NormalCredalSet | MixtureCredalSet) or len(credal.batch_shape) != 1:
         raise ValueError(f"{credal!r} is not a batch of sets on the line, one per row (n,)")
     point = credal.point()
     loc, scale = (torch.as_tensor(x).double().cpu() for x in (point.loc, point.scale))

@@ -63,6 +63,9 @@ def rejection(
         raise ValueError(
             f"correct has shape {right.shape}; give one number for each of the {len(groups.order)} rows"
         )
+    if not np.isfinite(right).all():
+        at = int(np.flatnonzero(~np.isfinite(right))[0])
+        raise ValueError(f"correct[{at}] is {right[at]}; give whether each row is right, or a finite score")
     n = len(right)
     share = groups.sums(right[None])[0] / groups.sums(np.ones((1, n)))[0]
     each = np.repeat(share, np.diff(np.append(groups.starts, n)))

@@ -27,6 +27,11 @@ def trend(
 def ranked(severity: npt.ArrayLike, uncertainty: npt.ArrayLike) -> Statistic:
     """Spearman's rank correlation of two numbers per row (n,), ties with their mean rank."""
     pair = [Tied.of(x) for x in (severity, uncertainty)]
+    rows = [len(groups.order) for groups in pair]
+    if rows[0] != rows[1]:
+        raise ValueError(
+            f"severity has {rows[0]} rows and uncertainty {rows[1]}; give both for the same rows"
+        )
 
     def correlation(w: Floats) -> Floats:
         ranks = []
