@@ -43,9 +43,8 @@ def vertices(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
     at = (~good).to(torch.uint8).argsort(dim=-1, stable=True)[:, :m]
     real = good.gather(-1, at)
     at = torch.where(real, at, at[:, :1])
-    return _chosen(lower, upper, up[at], between[at]).clamp_min(
-        0
-    ), real  # rounding may leave less than nothing
+    points = _chosen(lower, upper, up[at], between[at])
+    return points.clamp_min(0), real  # rounding may leave less than nothing
 
 
 @lru_cache(maxsize=4)
