@@ -217,6 +217,34 @@ def test_alpha_1_leaves_a_calibrated_network_alone_and_small_alpha_leaves_nothin
     assert (wide.upper > 0.999).all()
 
 
+def test_a_row_of_which_the_network_is_all_too_sure_does_not_free_a_class():
+    """Where 1 - p rounds to 0 the likelihood still knows how far a shift may go."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 300)
+    logits = rng.normal(size=(300, 3)) + 3 * np.eye(3)[y]
+    y[0], logits[0] = 0, [60.0, 0.0, 0.0]
+
+    def excess(t, k):
+        moved = logits + t * np.eye(3)[k]
+        return (log_softmax(moved, -1) - log_softmax(logits, -1))[np.arange(300), y].mean() - np.log(0.9)
+
+    shifts = decalibration(logits, y, 0.9)
+    truth = [brentq(excess, -300, 0, args=(k,), xtol=1e-13) for k in range(3)]
+    np.testing.assert_allclose(shifts.lower, truth, atol=1e-9)
+
+
+def test_margins_beyond_the_precision_of_probabilities_count():
+    """Two classes, margins of 100: a shift t costs the rows of the other class, half of them, log(1 + e^(t - 100)) each."""
+    y = np.arange(10) % 2
+    logits, alpha = 100.0 * np.eye(2)[y], 0.8
+    shifts = decalibration(logits, y, alpha)
+    far = 100 + np.log(np.expm1(-2 * np.log(alpha)))
+    np.testing.assert_allclose(shifts.upper, far, rtol=1e-12)
+    np.testing.assert_allclose(shifts.lower, -far, rtol=1e-12)
+    # under the largest shift against it a row of margin 100 has 1 / (1 + e^(far - 100))
+    np.testing.assert_allclose(shifts([100.0, 0.0]).lower, [alpha**2, 0.0], rtol=1e-9, atol=1e-12)
+
+
 def test_a_class_that_never_occurred_may_be_impossible():
     shifts = decalibration(np.zeros((6, 3)), [0, 1, 0, 1, 0, 1], 0.9)
     assert shifts.lower[2] == -np.inf

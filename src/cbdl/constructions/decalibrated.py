@@ -20,7 +20,7 @@ from torch import Tensor
 
 from cbdl.credal import Array, ArrayLike, IntervalCredalSet
 
-LARGEST = 700.0
+LARGEST = 1e4
 """A shift beyond which probabilities are 0 or 1: no limit was found."""
 
 STEPS = 60
@@ -43,8 +43,9 @@ class Decalibration:
         z = _logits(logits)
         if z.shape[-1] != len(self.lower):
             raise ValueError(f"logits has {z.shape[-1]} classes; the shifts are of {len(self.lower)}")
-        log_p = z.log_softmax(-1)
-        ends = [_shifted(log_p, torch.as_tensor(t).to(log_p)) for t in (self.lower, self.upper)]
+        log_p, log_rest = _logs(z)
+        # p_k exp(t_k) / (1 + p_k (exp(t_k) - 1)), class by class
+        ends = [torch.sigmoid(log_p + torch.as_tensor(t).to(z) - log_rest) for t in (self.lower, self.upper)]
         low, high = (end if isinstance(logits, Tensor) else end.numpy() for end in ends)
         return IntervalCredalSet(low, high)
 
@@ -74,9 +75,8 @@ def decalibration(logits: ArrayLike, y: ArrayLike, alpha: float = 0.95) -> Decal
         )
     if labels.is_floating_point() or (labels < 0).any() or (labels >= J).any():
         raise ValueError(f"y must hold class numbers from 0 to {J - 1}")
-    p = z.softmax(-1)
-    share = torch.nn.functional.one_hot(labels.long(), J).to(p).mean(0)
-    limits = [_limit(p, share, float(np.log(alpha)), sign) for sign in (-1.0, 1.0)]
+    logs, share = _logs(z), torch.nn.functional.one_hot(labels.long(), J).to(z).mean(0)
+    limits = [_limit(logs, share, float(np.log(alpha)), sign) for sign in (-1.0, 1.0)]
     low, high = (x if isinstance(logits, Tensor) else x.numpy() for x in limits)
     return Decalibration(low, high, alpha)
 
@@ -90,25 +90,27 @@ def _logits(logits: ArrayLike) -> Tensor:
     return z
 
 
-def _limit(p: Tensor, share: Tensor, least: float, sign: float) -> Tensor:
+def _logs(z: Tensor) -> tuple[Tensor, Tensor]:
+    """(..., J) twice: log p_k and log(1 - p_k), the latter also where p_k rounds to 1."""
+    log_p = z.log_softmax(-1)
+    top = log_p.argmax(-1, keepdim=True)
+    others = log_p.scatter(-1, top, -torch.inf).logsumexp(-1, keepdim=True)
+    return log_p, torch.log1p(-log_p.exp()).scatter(-1, top, others)
+
+
+def _limit(logs: tuple[Tensor, Tensor], share: Tensor, least: float, sign: float) -> Tensor:
     """(J,): the farthest t on one side of 0 with mean log-likelihood change >= `least`, infinite if there is none."""
     inside = torch.zeros_like(share)
     outside = torch.full_like(share, sign * LARGEST)
-    free = _change(p, share, outside) >= least
+    free = _change(logs, share, outside) >= least
     for _ in range(STEPS):
         middle = (inside + outside) / 2
-        good = _change(p, share, middle) >= least
+        good = _change(logs, share, middle) >= least
         inside, outside = torch.where(good, middle, inside), torch.where(good, outside, middle)
     return torch.where(free, sign * torch.inf, inside)
 
 
-def _change(p: Tensor, share: Tensor, t: Tensor) -> Tensor:
+def _change(logs: tuple[Tensor, Tensor], share: Tensor, t: Tensor) -> Tensor:
     """(J,): mean_n log p_t(y_n) - log p_0(y_n) when t_k is added to the logit of k alone, k by k."""
-    log_sum = torch.where(t > 0, t + torch.log(p + (1 - p) * (-t).exp()), torch.log1p(p * torch.expm1(t)))
-    return share * t - log_sum.mean(0)
-
-
-def _shifted(log_p: Tensor, t: Tensor) -> Tensor:
-    """p_k exp(t_k) / (1 + p_k (exp(t_k) - 1)), class by class."""
-    log_rest = torch.log1p(-log_p.exp().clamp_max(1 - 1e-16))
-    return torch.sigmoid(log_p + t - log_rest)
+    log_p, log_rest = logs
+    return share * t - torch.logaddexp(log_p + t, log_rest).mean(0)
