@@ -168,6 +168,9 @@ def test_what_is_known_is_the_network_and_what_is_not_is_everything():
         ((np.zeros((5, 2)), [0, 1], np.zeros((3, 2))), "y has 2 labels for 5 rows"),
         ((np.eye(4), [0, 1, 0, 1], np.zeros((3, 2))), "held_out has shape"),
         ((np.full((4, 2), np.nan), [0, 1, 0, 1], np.zeros((3, 2))), r"features\[0\] is not finite"),
+        ((np.eye(4), [0, -1, 0, 1], np.eye(4)), "class numbers from 0"),
+        ((np.eye(4), [0, 0.5, 0, 1], np.eye(4)), "class numbers from 0"),
+        ((np.eye(4), ["cat", "dog", "cat", "dog"], np.eye(4)), "y holds words"),
     ],
 )
 def test_bad_rows_are_named(arguments, words):
@@ -175,3 +178,14 @@ def test_bad_rows_are_named(arguments, words):
         background(*arguments)
     with pytest.raises(ValueError, match=r"share is 0\.7"):
         background(np.eye(4), [0, 1, 0, 1], np.eye(4), share=0.7)
+
+
+@pytest.mark.parametrize("networks", ["box", "average"])
+def test_what_is_no_probability_makes_no_set(networks):
+    probs = np.full((3, 2, 4), 0.25)
+    for known in (-0.5, 1.5, np.nan):
+        with pytest.raises(ValueError, match="known has numbers that are no probabilities"):
+            with_background(probs, np.full((3, 2), known), networks)
+    for bad in (2 * probs, np.full_like(probs, np.nan)):
+        with pytest.raises(ValueError, match="probs has rows that are no probabilities"):
+            with_background(bad, np.full((3, 2), 0.5), networks)

@@ -173,6 +173,12 @@ def test_shares_that_make_no_sense_are_refused(bad):
         cbdl.likelihoods.Categorical(cbdl.nets.mlp(3, 2), worst=0.0)
 
 
+def test_sets_keep_the_names_of_classes():
+    hull = cbdl.CategoricalCredalSet([[0.6, 0.4], [0.5, 0.5]]).with_labels(["cat", "dog"])
+    for own in (wrapper(hull), trimmed(hull, 0.5), relative_likelihood(hull, [0.0, 0.0])):
+        assert own.labels == ("cat", "dog")
+
+
 # --- decalibration -----------------------------------------------------------------------------------------
 
 
@@ -234,7 +240,7 @@ def test_a_row_of_which_the_network_is_all_too_sure_does_not_free_a_class():
 
 
 def test_margins_beyond_the_precision_of_probabilities_count():
-    """Two classes, margins of 100: a shift t costs the rows of the other class, half of them, log(1 + e^(t - 100)) each."""
+    """Margins of 100: a shift t costs the rows of the other class, half of them, log(1 + e^(t - 100)) each."""
     y = np.arange(10) % 2
     logits, alpha = 100.0 * np.eye(2)[y], 0.8
     shifts = decalibration(logits, y, alpha)
@@ -256,6 +262,8 @@ def test_a_class_that_never_occurred_may_be_impossible():
     [
         (np.zeros((3, 2)), [0, 1], 0.9, "logits has shape"),
         (np.zeros((2, 2)), [0, 2], 0.9, "from 0 to 1"),
+        (np.zeros((2, 2)), [0, 0.5], 0.9, "from 0 to 1"),
+        (np.zeros((2, 2)), ["cat", "dog"], 0.9, "y holds words"),
         (np.full((2, 2), np.nan), [0, 1], 0.9, "finite"),
         (np.zeros((2, 2)), [0, 1], 0.0, "alpha is 0"),
     ],

@@ -31,6 +31,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cbdl.constructions._labels import class_numbers
 from cbdl.credal import Array, ArrayLike, IntervalCredalSet
 
 ODDS = 99.0
@@ -145,7 +146,7 @@ def background(
             f"share is {share}; it is the share of held-out rows below the level, between 0 and 0.5"
         )
     views = _views(features, "features")
-    labels = torch.as_tensor(y).reshape(-1).long()
+    labels = class_numbers(y).reshape(-1)
     if len(labels) != len(views[0]):
         raise ValueError(f"y has {len(labels)} labels for {len(views[0])} rows of features; give one each")
     others = _views(held_out, "held_out", tuple(z.shape[1] for z in views))
@@ -203,6 +204,9 @@ def with_background(
         raise ValueError(
             f"probs has shape {tuple(p.shape)}, known {tuple(k.shape[:-1])}; give one number per member"
         )
+    _check_probs(p, "probs")
+    if not ((k >= 0) & (k <= 1)).all():
+        raise ValueError("known has numbers that are no probabilities; give what `Background.known` says")
     if networks == "average":
         p, k = (k * p).mean(-2, keepdim=True), k.mean(-2, keepdim=True)
         low, high = p.squeeze(-2), (p + (1 - k)).squeeze(-2)
@@ -233,9 +237,13 @@ def _probs(given: ArrayLike | None, name: str, rows: int) -> Tensor:
     p = torch.as_tensor(given, dtype=torch.float64).detach()
     if p.ndim != 2 or len(p) != rows:
         raise ValueError(f"{name} has shape {tuple(p.shape)}; give (rows, classes) of the {rows} rows")
+    _check_probs(p, name)
+    return p
+
+
+def _check_probs(p: Tensor, name: str) -> None:
     if not ((p >= 0).all() and (p.sum(-1) - 1).abs().max() < 1e-3):
         raise ValueError(f"{name} has rows that are no probabilities; give softmax(logits)")
-    return p
 
 
 def _are_tensors(given: Views) -> bool:

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cbdl.constructions._labels import class_numbers
 from cbdl.credal import Array, ArrayLike, IntervalCredalSet
 
 LARGEST = 1e4
@@ -67,15 +68,13 @@ def decalibration(logits: ArrayLike, y: ArrayLike, alpha: float = 0.95) -> Decal
     if not 0 < alpha <= 1:
         raise ValueError(f"alpha is {alpha}; it is a relative likelihood, above 0 and at most 1")
     z = _logits(logits)
-    labels = torch.as_tensor(y)
     J = z.shape[-1]
+    labels = class_numbers(y, J)
     if z.ndim != 2 or labels.shape != z.shape[:1]:
         raise ValueError(
             f"logits has shape {tuple(z.shape)} and y {tuple(labels.shape)}; give (N, J) logits and (N,) labels"
         )
-    if labels.is_floating_point() or (labels < 0).any() or (labels >= J).any():
-        raise ValueError(f"y must hold class numbers from 0 to {J - 1}")
-    logs, share = _logs(z), torch.nn.functional.one_hot(labels.long(), J).to(z).mean(0)
+    logs, share = _logs(z), torch.nn.functional.one_hot(labels, J).to(z).mean(0)
     limits = [_limit(logs, share, float(np.log(alpha)), sign) for sign in (-1.0, 1.0)]
     low, high = (x if isinstance(logits, Tensor) else x.numpy() for x in limits)
     return Decalibration(low, high, alpha)

@@ -56,4 +56,5 @@ def relative_likelihood(
     # The best is kept whatever rounding makes of 1.
     keep = (ratio >= alpha) | (ratio == ratio.max())
     kept = torch.as_tensor(hull.probs)[..., keep.to("cpu"), :]
-    return CategoricalCredalSet(kept if isinstance(hull.probs, torch.Tensor) else kept.numpy())
+    plausible = CategoricalCredalSet(kept if isinstance(hull.probs, torch.Tensor) else kept.numpy())
+    return plausible.with_labels(hull.labels)

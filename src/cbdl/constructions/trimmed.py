@@ -36,4 +36,5 @@ def trimmed(
     kept = max(1, int(hull.num_extremes * (1 - share) + 1e-9))
     near = far.argsort(dim=-1, stable=True)[..., :kept]
     chosen = P.gather(-2, near.unsqueeze(-1).expand(*near.shape, P.shape[-1]))
-    return CategoricalCredalSet(chosen if isinstance(hull.probs, torch.Tensor) else chosen.numpy())
+    nearest = CategoricalCredalSet(chosen if isinstance(hull.probs, torch.Tensor) else chosen.numpy())
+    return nearest.with_labels(hull.labels)

@@ -1,0 +1,20 @@
+"""Labels of training rows as numbers of classes, checked."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from cbdl.credal import ArrayLike
+from cbdl.ground.labels import are_words
+
+
+def class_numbers(y: ArrayLike, classes: int | None = None) -> Tensor:
+    """`y` as whole numbers from 0, below `classes` if these are known."""
+    if are_words(y):
+        raise ValueError("y holds words; give class numbers 0, 1, ... in the order of the probabilities")
+    given = torch.as_tensor(y)
+    labels = given.long()
+    if (given != labels).any() or (labels < 0).any() or (classes is not None and (labels >= classes).any()):
+        raise ValueError(f"y must hold class numbers from 0{'' if classes is None else f' to {classes - 1}'}")
+    return labels
