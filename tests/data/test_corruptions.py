@@ -2,6 +2,7 @@
 
 import io
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -78,7 +79,7 @@ def test_a_seed_repeats_the_images(name):
 
 
 @every_corruption
-@pytest.mark.parametrize("shape", [(2, 3, 17, 23), (1, 3, 64, 64), (3, 3, 8, 8)])
+@pytest.mark.parametrize("shape", [(2, 3, 17, 23), (1, 3, 64, 64), (3, 3, 8, 8), (2, 3, 3, 5), (2, 3, 1, 1)])
 def test_any_size_and_both_kinds_of_numbers(name, shape):
     x = torch.rand(shape, generator=torch.Generator().manual_seed(0))
     for given in (x, (255 * x).round().to(torch.uint8), x.double()):
@@ -108,6 +109,7 @@ def test_images_keep_their_labels_and_say_what_was_done():
     got = corrupt(load("digits", "test")[:3], "stripe", 2)
     assert isinstance(got, Images)
     assert got.note == "stripe 2"
+    assert corrupt(replace(got, note="a part"), "fog", 3).note == "a part; fog 3"
     assert got.y.tolist() == load("digits", "test").y[:3].tolist()
 
 
@@ -119,12 +121,22 @@ def test_images_keep_their_labels_and_say_what_was_done():
         (torch.zeros(2, 1, 8, 8), "fog", 2.5, "severity is 2.5"),
         (torch.zeros(8, 8), "fog", 1, r"shape \(8, 8\)"),
         (torch.full((2, 1, 8, 8), 255.0), "fog", 1, "between 0 and 1"),
+        (torch.zeros(2, 1, 0, 8), "fog", 1, r"shape \(2, 1, 0, 8\)"),
+        (np.zeros((2, 1, 8, 8)), "fog", 1, "images are a ndarray"),
         (torch.zeros(2, 1, 8, 8), "saturate", 1, "needs colour"),
     ],
 )
 def test_what_cannot_be_corrupted_is_refused(x, name, severity, message):
     with pytest.raises(ValueError, match=message):
         corrupt(x, name, severity)
+
+
+def test_seeds_are_whole_numbers_of_any_kind():
+    x = torch.full((2, 1, 8, 8), 0.5)
+    for seed in (2**62, -7):
+        assert torch.equal(corrupt(x, "fog", 2, seed), corrupt(x, "fog", 2, np.int64(seed)))
+    with pytest.raises(ValueError, match=r"seed is 0\.5"):
+        corrupt(x, "fog", 2, 0.5)
 
 
 # --- what each is known to do ------------------------------------------------------------------------------
@@ -308,5 +320,6 @@ def test_the_contact_sheet_shows_every_corruption_at_every_severity(tmp_path):
     image = load("digits", "test")[:1]
     contact_sheet(sheet, image)
     assert len(sheet.axes) == 6 * (len(CORRUPTIONS) - 1)  # grey images have no saturation
+    assert [panel.get_title() for panel in sheet.axes[:6]] == ["clean", "1", "2", "3", "4", "5"]
     plots.save(lambda figure: contact_sheet(figure, image, ["contrast"]), tmp_path / "sheet.png")
     assert (tmp_path / "sheet.png").stat().st_size > 1_000

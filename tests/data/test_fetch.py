@@ -119,6 +119,36 @@ def test_archives_are_unpacked_to_the_files_that_are_wanted(server, tmp_path):
         fetch(one(server, "all.tar.gz", members=("in/c.bin",)), tmp_path / "other")
 
 
+def test_what_is_there_uncompressed_is_not_fetched_again(server, tmp_path):
+    server.files |= {"a.gz": CONTENT, "b.gz": CONTENT}
+    sources = [Source(f"{server.address}/{name}", name, md5(CONTENT)) for name in ("a.gz", "b.gz")]
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "a").write_bytes(b"as it was unpacked")
+    place = fetch(DataSet("set", "about", "licence", tuple(sources)), tmp_path)
+    assert sorted(path.name for path in place.iterdir()) == ["a", "b.gz"]
+    assert len(server.asked) == 1
+
+
+def test_an_archive_that_is_there_but_damaged_is_fetched_again(server, tmp_path):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        info = tarfile.TarInfo("in/a.bin")
+        info.size = 1
+        tar.addfile(info, io.BytesIO(b"a"))
+    server.files["all.tar.gz"] = buffer.getvalue()
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "all.tar.gz").write_bytes(buffer.getvalue()[:50])
+    place = fetch(one(server, "all.tar.gz", members=("in/a.bin",)), tmp_path)
+    assert [path.name for path in place.iterdir()] == ["a.bin"]
+
+
+def test_notes_do_not_promise_what_is_not_tried(server, tmp_path):
+    server.fail, notes = 100, []
+    with pytest.raises(FetchError):
+        fetch(one(server), tmp_path, notes.append, pause=0)
+    assert sum("trying again" in note for note in notes) == ATTEMPTS - 1
+
+
 def test_only_web_addresses_are_fetched(tmp_path):
     (tmp_path / "secret").write_text("x")
     source = Source(f"file://{tmp_path}/secret", "secret", "md5:00")

@@ -109,6 +109,18 @@ def test_labels_and_images_must_agree(place):
         read_cifar(folder / "cifar-10" / "data_batch_1.bin")
 
 
+def test_labels_of_no_class_are_refused(place):
+    folder, _, y, colour = place
+    (folder / "mnist" / "train-labels-idx1-ubyte").write_bytes(idx(np.where(y == y[0], 200, y)))
+    with pytest.raises(DataError, match="has the label 200 for train"):
+        load("mnist", "train", folder)
+    for odd in (50, 0.5):
+        X = np.zeros((32, 32, 3, 2), dtype=np.uint8)
+        savemat(folder / "svhn" / "train_32x32.mat", {"X": X, "y": np.array([[1], [odd]])})
+        with pytest.raises(DataError, match="none of 0 to 10"):
+            load("svhn", "train", folder)
+
+
 @real
 def test_the_real_files_have_the_counts_and_means_that_are_known():
     counts = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]

@@ -78,12 +78,20 @@ def fetch(
     place.mkdir(parents=True, exist_ok=True)
     for source in one.sources:
         target = place / source.name
-        if not target.exists():
+        if not _has(source, place):
             note(f"{source.address} -> {target}")
             _fetch_file(source, target, note, pause)
         if source.members:
             _unpack(target, source.members)
     return place
+
+
+def _has(source: Source, place: Path) -> bool:
+    """Whether a file is there, compressed or not; an archive, which is to be unpacked, with the right sum."""
+    target = place / source.name
+    if source.members:
+        return target.exists() and digest(target, source.sum) == source.sum
+    return target.exists() or (place / source.name.removesuffix(".gz")).exists()
 
 
 def _fetch_file(source: Source, target: Path, note: Note, pause: float) -> None:
@@ -99,7 +107,8 @@ def _fetch_file(source: Source, target: Path, note: Note, pause: float) -> None:
             _continue(source.address, part)
         except (urllib.error.URLError, HTTPException, OSError) as error:
             failure = error
-            note(f"{source.name}: {error}; trying again")
+            if attempt < ATTEMPTS - 1:
+                note(f"{source.name}: {error}; trying again")
             continue
         if digest(part, source.sum) == source.sum:
             os.replace(part, target)

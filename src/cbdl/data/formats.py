@@ -33,7 +33,9 @@ def contents(path: Path) -> bytes:
     try:
         return gzip.decompress(packed.read_bytes())
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{packed} is cut short or not gzip ({error}); fetch it again") from None
+        raise DataError(
+            f"{packed} is cut short or not gzip ({error}); remove it and fetch it again"
+        ) from None
 
 
 def read_idx(path: Path) -> Tensor:
@@ -95,15 +97,20 @@ def read_svhn(path: Path) -> tuple[Tensor, Tensor]:
         EOFError,
         zlib.error,
         OSError,
+        MemoryError,
     )
     if not path.exists():
         raise DataError(f"{path} is not there")
     try:
         stored = loadmat(path, variable_names=["X", "y"])
     except damaged as error:
-        raise DataError(f"{path} is cut short or no .mat file ({error}); fetch it again") from None
+        raise DataError(
+            f"{path} is cut short or no .mat file ({error}); remove it and fetch it again"
+        ) from None
     x, y = stored.get("X"), stored.get("y")
     if x is None or y is None or x.shape[:3] != (32, 32, 3) or x.dtype != np.uint8 or y.size != x.shape[-1]:
         raise DataError(f"{path} does not hold X (32, 32, 3, n) bytes and y (n, 1)")
+    if not np.isin(y, range(11)).all():
+        raise DataError(f"{path} has labels that are none of 0 to 10")
     images = torch.from_numpy(np.ascontiguousarray(x.transpose(3, 2, 0, 1)))
     return images, torch.from_numpy(y.reshape(-1).astype(np.int64) % 10)

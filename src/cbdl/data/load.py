@@ -45,7 +45,7 @@ def load(name: str, split: Split = "train", where: str | Path | None = None) -> 
         return {"cifar-10": _cifar, "svhn": _svhn}.get(name, _idx)(name, place, split)
     except DataError as error:
         raise DataError(
-            f"{error} (cbdl data fetch {name} downloads it; CBDL_DATA names the folder)"
+            f"{error} (cbdl data fetch {name} downloads what is not there; CBDL_DATA names the folder)"
         ) from None
 
 
@@ -55,6 +55,8 @@ def _idx(name: str, place: Path, split: str) -> Images:
     y = read_idx(place / f"{prefix}-labels-idx1-ubyte")
     if x.ndim != 3 or y.ndim != 1 or len(x) != len(y):
         raise DataError(f"{place} has {tuple(x.shape)} images and {tuple(y.shape)} labels for {split}")
+    if len(y) and int(y.max()) > 9:
+        raise DataError(f"{place} has the label {int(y.max())} for {split}; {name} has 0 to 9")
     return Images(x.unsqueeze(1), y.long(), 10, name, split=split)
 
 

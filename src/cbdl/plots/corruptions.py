@@ -22,6 +22,8 @@ def contact_sheet(figure: Any, images: Images, names: Sequence[str] | None = Non
     )
     figure.set_size_inches(6.2, 0.86 * len(chosen))
     axes = figure.subplots(len(chosen), 6, squeeze=False)
+    for panel, title in zip(axes[0], ("clean", 1, 2, 3, 4, 5), strict=True):
+        panel.set_title(title, fontsize=8)
     for name, row in zip(chosen, axes, strict=True):
         shown = [one, *(corrupt(one, name, severity, seed) for severity in (1, 2, 3, 4, 5))]
         for panel, picture in zip(row, shown, strict=True):

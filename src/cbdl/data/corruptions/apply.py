@@ -104,13 +104,21 @@ def corrupt(images: Kind, name: str, severity: int = 3, seed: int = 0) -> Kind:
         raise ValueError(f"name is {name!r}; give one of {', '.join(CORRUPTIONS)}")
     if severity not in (1, 2, 3, 4, 5):
         raise ValueError(f"severity is {severity!r}; give 1, 2, 3, 4 or 5")
+    if int(seed) != seed:
+        raise ValueError(f"seed is {seed}; give a whole number")
     if isinstance(images, Images):
-        return replace(images, x=_corrupted(images.x, name, severity, seed), note=f"{name} {severity}")
-    return _corrupted(images, name, severity, seed)
+        note = "; ".join(filter(None, (images.note, f"{name} {severity}")))
+        return replace(images, x=_corrupted(images.x, name, severity, int(seed)), note=note)
+    if not isinstance(images, Tensor):
+        raise ValueError(
+            f"images are a {type(images).__name__}; give Images or a tensor (torch.as_tensor(images))"
+        )
+    return _corrupted(images, name, severity, int(seed))
 
 
 def _corrupted(x: Tensor, name: str, severity: int, seed: int) -> Tensor:
-    if x.ndim != 4 or x.shape[1] not in (1, 3) or not (x.dtype == torch.uint8 or x.is_floating_point()):
+    is_image = x.ndim == 4 and x.shape[1] in (1, 3) and 0 not in x.shape[2:]
+    if not is_image or not (x.dtype == torch.uint8 or x.is_floating_point()):
         raise ValueError(
             f"images are {x.dtype} of shape {tuple(x.shape)}; give (n, 1 or 3, h, w), bytes or floats from 0 to 1"
         )

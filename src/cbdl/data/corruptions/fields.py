@@ -86,6 +86,8 @@ def disk(x: Tensor, radius: float) -> Tensor:
 
     A disk is symmetric: a sum of few columns times the same row, each of which acts on one axis after the other.
     """
+    if radius <= 0.1:  # nothing is wider than a pixel
+        return x
     total = torch.zeros_like(x)
     for share, column in zip(*_disk(radius), strict=True):
         total += float(share) * separable(x, partial(_banded, kernel=column))
