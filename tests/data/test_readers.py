@@ -110,7 +110,7 @@ def test_labels_and_images_must_agree(place):
 
 
 def test_labels_of_no_class_are_refused(place):
-    folder, _, y, colour = place
+    folder, _, y, _ = place
     (folder / "mnist" / "train-labels-idx1-ubyte").write_bytes(idx(np.where(y == y[0], 200, y)))
     with pytest.raises(DataError, match="has the label 200 for train"):
         load("mnist", "train", folder)
