@@ -110,6 +110,7 @@ def test_where_classes_may_be_impossible_the_hull_has_the_extreme_points_alone()
             mine = one.hull().probs[one.extremes()]
             assert len(mine) == one.num_extremes == len(truth)
             assert (np.abs(truth[:, None] - mine[None]).sum(-1).min(0) < 1e-9).all()
+            assert not ((mine > 0) & (mine < 1e-9)).any()  # what has no mass is impossible
 
 
 def test_the_box_of_a_hull_holds_it_and_the_hull_of_a_box_has_the_same_box():

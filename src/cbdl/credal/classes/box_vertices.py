@@ -44,7 +44,10 @@ def vertices(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
     real = good.gather(-1, at)
     at = torch.where(real, at, at[:, :1])
     points = _chosen(lower, upper, up[at], between[at])
-    return points.clamp_min(0), real  # rounding may leave less than nothing
+    # What is left is known to a rounding: a class at a bound is there, and 0 is not 1e-16.
+    for bound in (lower.unsqueeze(-2), upper.unsqueeze(-2)):
+        points = torch.where((points - bound).abs() <= SAME, bound, points)
+    return points, real
 
 
 @lru_cache(maxsize=4)
