@@ -137,6 +137,21 @@ def test_one_extreme_makes_all_rules_expected_utility() -> None:
         assert torch.equal(decide(e, rule), best)
 
 
+def test_an_action_that_ties_at_one_mixture_alone_is_e_admissible() -> None:
+    """Halfway between the last two extremes all five classes have probability 0.2; nowhere else does the first win."""
+    P = torch.tensor(
+        [
+            [0.2, 0.6, 0.0, 0.2, 0.0],
+            [0.2, 0.2, 0.4, 0.2, 0.0],
+            [0.2, 0.2, 0.0, 0.6, 0.0],
+            [0.2, 0.4, 0.0, 0.2, 0.2],
+            [0.2, 0.0, 0.4, 0.2, 0.2],
+        ],
+        dtype=torch.float64,
+    )
+    assert decide(P.T[None], "e-admissible").all()
+
+
 def test_equal_actions_stay_together() -> None:
     e = utilities(4, 20, 4, 3)
     e = torch.cat([e, e[:, :2] * (1 + 2e-16)], 1)

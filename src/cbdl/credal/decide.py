@@ -91,8 +91,8 @@ def _e_admissible(expected: Tensor, tie: Tensor) -> Tensor:
     winners = (expected >= expected.amax(1, keepdim=True) - tie.unsqueeze(-1)).any(-1)
     kept = winners | _maximisers(expected.mean(-1), tie)
     maximal = _maximal(expected, tie)
-    share = winners / winners.sum(-1, keepdim=True)
-    mixed = (share.to(expected).unsqueeze(1) @ expected) - expected
+    share = winners.to(expected) / winners.sum(-1, keepdim=True)
+    mixed = (share.unsqueeze(1) @ expected) - expected
     beaten = (mixed > tie.unsqueeze(-1)).all(-1)
     undecided = maximal & ~kept & ~beaten
     # Fewer rivals make a game easier, and an action that loses it is out; most fall to the winners alone.
