@@ -440,6 +440,17 @@ def test_what_has_no_score_is_refused(call, message):
         call()
 
 
+def test_uncertainties_and_crps_take_files_and_probabilities_too(tmp_path):
+    P = np.random.default_rng(0).dirichlet(np.ones(3), size=(5, 2))
+    line = cbdl.NormalCredalSet([[0.0, 1.0]], [[1.0, 2.0]])
+    evaluate.save(tmp_path / "classes.npz", P)
+    evaluate.save(tmp_path / "line.npz", line)
+    truth = cbdl.CategoricalCredalSet(P).uncertainty().epistemic
+    for form in (P, torch.tensor(P), tmp_path / "classes.npz"):
+        np.testing.assert_allclose(evaluate.uncertainties(form, ["epistemic"])["epistemic"], truth)
+    np.testing.assert_allclose(evaluate.crps(tmp_path / "line.npz", [0.5]), evaluate.crps(line, [0.5]))
+
+
 def test_scores_of_tensors_are_those_of_arrays():
     P, y = np.random.default_rng(0).dirichlet(np.ones(3), 5), np.arange(5) % 3
     for score in (evaluate.brier, evaluate.log_loss):

@@ -11,12 +11,13 @@ from torch import Tensor
 
 from cbdl.credal import ArrayLike, CredalSet, MixtureCredalSet, NormalCredalSet, check_alpha
 from cbdl.evaluate.estimate import Floats
+from cbdl.evaluate.predictions import Predicted, prediction_of
 
 MEMORY = 1 << 26
 """Bytes of the pairs of components that are looked at together."""
 
 
-def crps(credal: CredalSet, y: ArrayLike) -> Floats:
+def crps(prediction: Predicted, y: ArrayLike) -> Floats:
     """(n,): the continuous ranked probability score of the averaged predictive, int (F(t) - [t >= y])^2 dt.
 
     For a mixture of Normals sum_i w_i N(m_i, s_i^2) it is closed:
@@ -24,14 +25,14 @@ def crps(credal: CredalSet, y: ArrayLike) -> Floats:
         sum_i w_i A(y - m_i, s_i^2) - 1/2 sum_ij w_i w_j A(m_i - m_j, s_i^2 + s_j^2),
         A(d, v) = E|d + sqrt(v) Z| = 2 sqrt(v) phi(d / sqrt(v)) + d (2 Phi(d / sqrt(v)) - 1).
 
-    - `credal`: a batch (n,) on the line
+    - `prediction`: a batch (n,) of credal sets on the line, or the path of a saved file
     - `y`: outcomes (n,)
 
     >>> import cbdl
     >>> crps(cbdl.NormalCredalSet([[0.0]], [[1.0]]), [0.0]).round(4)
     array([0.2337])
     """
-    loc, scale, weight = _mixture(credal)
+    loc, scale, weight = _mixture(prediction_of(prediction))
     outcome = _outcomes(y, len(loc))
     step = max(1, MEMORY // (8 * loc.shape[-1] ** 2 * 4))
     # made before the large temporaries: a small answer after each of them would keep the heap from being used again

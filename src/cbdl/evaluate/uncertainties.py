@@ -8,7 +8,7 @@ import numpy as np
 
 from cbdl.credal import CategoricalCredalSet, CredalSet, IntervalCredalSet
 from cbdl.evaluate.estimate import Floats
-from cbdl.evaluate.predictions import point_probabilities
+from cbdl.evaluate.predictions import Predicted, point_probabilities, prediction_of
 
 HARTLEY = 20
 """Most classes for which the generalised Hartley measure looks at all events."""
@@ -46,7 +46,7 @@ def _plogp(p: Floats) -> Floats:
     return np.asarray(np.where(p > 0, p * np.log(np.where(p > 0, p, 1.0)), 0.0).sum(-1))
 
 
-def uncertainties(credal: CredalSet, measures: Sequence[str] | None = None) -> dict[str, Floats]:
+def uncertainties(prediction: Predicted, measures: Sequence[str] | None = None) -> dict[str, Floats]:
     """(n,) each: "total", "aleatoric", "epistemic" and the paper's lower bound of it, "epistemic_lower".
 
     For classes also "entropy" and "1 - max" of the point prediction, "width" (the mean of upper minus lower
@@ -55,13 +55,14 @@ def uncertainties(credal: CredalSet, measures: Sequence[str] | None = None) -> d
 
     `measures` picks some of them by name.
 
-    - `credal`: a credal set
+    - `prediction`: a credal set, probabilities (n, J) or (n, m, J), or the path of a saved file
 
     >>> from cbdl import CategoricalCredalSet
     >>> found = uncertainties(CategoricalCredalSet([[[0.9, 0.1], [0.1, 0.9]]]), ["epistemic", "width"])
     >>> {name: values.round(2).tolist() for name, values in found.items()}
     {'epistemic': [0.37], 'width': [0.8]}
     """
+    credal = prediction_of(prediction)
     classes = isinstance(credal, CategoricalCredalSet | IntervalCredalSet)
     known: dict[str, Callable[[CredalSet], Floats]] = dict(BOXES) if classes else {}
     if isinstance(credal, CategoricalCredalSet):
