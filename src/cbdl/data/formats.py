@@ -23,13 +23,17 @@ class DataError(ValueError):
     """A file that is not what its name says, or is not there."""
 
 
+class AbsentError(DataError):
+    """A file that is not there."""
+
+
 def contents(path: Path) -> bytes:
     """The bytes of a file, or of what it or its .gz neighbour compresses."""
     packed = path if path.suffix == ".gz" else path.with_name(path.name + ".gz")
     if path.suffix != ".gz" and path.exists():
         return path.read_bytes()
     if not packed.exists():
-        raise DataError(f"{path} is not there, and neither is {packed.name}")
+        raise AbsentError(f"{path} is not there, and neither is {packed.name}")
     try:
         return gzip.decompress(packed.read_bytes())
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -100,7 +104,7 @@ def read_svhn(path: Path) -> tuple[Tensor, Tensor]:
         MemoryError,
     )
     if not path.exists():
-        raise DataError(f"{path} is not there")
+        raise AbsentError(f"{path} is not there")
     try:
         stored = loadmat(path, variable_names=["X", "y"])
     except damaged as error:

@@ -10,7 +10,7 @@ import torch
 
 from cbdl.data.catalogue import CATALOGUE
 from cbdl.data.fetch import folder
-from cbdl.data.formats import DataError, read_cifar, read_idx, read_svhn
+from cbdl.data.formats import AbsentError, DataError, read_cifar, read_idx, read_svhn
 from cbdl.data.images import Images
 
 Split = Literal["train", "test"]
@@ -44,7 +44,7 @@ def load(name: str, split: Split = "train", where: str | Path | None = None) -> 
     try:
         return {"cifar-10": _cifar, "svhn": _svhn}.get(name, _idx)(name, place, split)
     except DataError as error:
-        raise DataError(
+        raise type(error)(
             f"{error} (cbdl data fetch {name} downloads what is not there; CBDL_DATA names the folder)"
         ) from None
 
@@ -64,7 +64,7 @@ def _cifar(name: str, place: Path, split: str) -> Images:
     names = [f"data_batch_{i}.bin" for i in range(1, 6)] if split == "train" else ["test_batch.bin"]
     here = [n for n in names if (place / n).exists() or (place / f"{n}.gz").exists()]
     if not here:
-        raise DataError(f"{place / names[0]} is not there")
+        raise AbsentError(f"{place / names[0]} is not there")
     parts = [read_cifar(place / n) for n in here]
     x, y = (torch.cat(column) for column in zip(*parts, strict=True))
     note = "" if len(here) == len(names) else f"only {', '.join(here)} of {len(names)} files are there"

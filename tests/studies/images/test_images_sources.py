@@ -39,6 +39,15 @@ def test_sets_are_named_once_and_corruptions_are_those_of_the_source():
     assert not torch.equal(sets["rotate 3"]().x, sets["rotate 5"]().x)
 
 
+def test_data_sets_that_are_damaged_are_not_taken_for_absent(monkeypatch, tmp_path):
+    monkeypatch.setenv("CBDL_DATA", str(tmp_path))
+    assert sources.available() == ()
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist" / "t10k-images-idx3-ubyte").write_bytes(b"cut short")
+    with pytest.raises(data.DataError, match="no IDX file"):
+        sources.available()
+
+
 @pytest.mark.skipif(not sources.available(), reason="needs CBDL_DATA")
 def test_foreign_rows_have_the_shape_of_ones_own():
     name = sources.available()[0]
