@@ -84,8 +84,9 @@ def test_damaged_files_are_refused_with_their_name(place, damage):
         path.write_bytes(
             {"cut": whole[: len(whole) // 2 + 1], "text": b"<html>not found</html>", "empty": b""}[damage]
         )
-        with pytest.raises(DataError, match=path.name.removesuffix(".gz").replace(".", r"\.")):
+        with pytest.raises(DataError, match=path.name.removesuffix(".gz").replace(".", r"\.")) as refusal:
             read()
+        assert "remove what is damaged; cbdl data fetch" in str(refusal.value)
         path.write_bytes(whole)
 
 

@@ -37,9 +37,7 @@ def contents(path: Path) -> bytes:
     try:
         return gzip.decompress(packed.read_bytes())
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(
-            f"{packed} is cut short or not gzip ({error}); remove it and fetch it again"
-        ) from None
+        raise DataError(f"{packed} is cut short or not gzip ({error})") from None
 
 
 def read_idx(path: Path) -> Tensor:
@@ -108,9 +106,7 @@ def read_svhn(path: Path) -> tuple[Tensor, Tensor]:
     try:
         stored = loadmat(path, variable_names=["X", "y"])
     except damaged as error:
-        raise DataError(
-            f"{path} is cut short or no .mat file ({error}); remove it and fetch it again"
-        ) from None
+        raise DataError(f"{path} is cut short or no .mat file ({error})") from None
     x, y = stored.get("X"), stored.get("y")
     if x is None or y is None or x.shape[:3] != (32, 32, 3) or x.dtype != np.uint8 or y.size != x.shape[-1]:
         raise DataError(f"{path} does not hold X (32, 32, 3, n) bytes and y (n, 1)")

@@ -44,8 +44,9 @@ def load(name: str, split: Split = "train", where: str | Path | None = None) -> 
     try:
         return {"cifar-10": _cifar, "svhn": _svhn}.get(name, _idx)(name, place, split)
     except DataError as error:
+        first = "" if isinstance(error, AbsentError) else "remove what is damaged; "
         raise type(error)(
-            f"{error} (cbdl data fetch {name} downloads what is not there; CBDL_DATA names the folder)"
+            f"{error} ({first}cbdl data fetch {name} downloads what is not there; CBDL_DATA names the folder)"
         ) from None
 
 
