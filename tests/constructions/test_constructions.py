@@ -179,6 +179,18 @@ def test_sets_keep_the_names_of_classes():
         assert own.labels == ("cat", "dog")
 
 
+@pytest.mark.parametrize(
+    "construct", [wrapper, trimmed, lambda given: relative_likelihood(given, [0.0, 0.0])]
+)
+def test_members_are_distributions_over_classes(construct):
+    for other in (
+        cbdl.NormalCredalSet([0.0, 1.0], [1.0, 1.0]),
+        cbdl.IntervalCredalSet([0.2, 0.2], [0.8, 0.8]),
+    ):
+        with pytest.raises(ValueError, match=f"members are a {type(other).__name__}"):
+            construct(other)
+
+
 # --- decalibration -----------------------------------------------------------------------------------------
 
 

@@ -31,7 +31,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cbdl.constructions._labels import class_numbers
+from cbdl.constructions._given import class_numbers
 from cbdl.credal import Array, ArrayLike, IntervalCredalSet
 
 ODDS = 99.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 
+from cbdl.constructions._given import hull_of
 from cbdl.credal import Array, ArrayLike, CategoricalCredalSet
 
 
@@ -47,7 +48,7 @@ def relative_likelihood(
         raise ValueError(
             f"alpha is {alpha}; it is a relative likelihood, between 0 (everyone) and 1 (the best)"
         )
-    hull = members if isinstance(members, CategoricalCredalSet) else CategoricalCredalSet(members)
+    hull = hull_of(members)
     ratio = torch.as_tensor(relative_likelihoods(log_likelihood))
     if len(ratio) != hull.num_extremes:
         raise ValueError(

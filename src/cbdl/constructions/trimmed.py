@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 
+from cbdl.constructions._given import hull_of
 from cbdl.credal import ArrayLike, CategoricalCredalSet
 
 DISTANCES = ("euclidean", "tv")
@@ -28,7 +29,7 @@ def trimmed(
         raise ValueError(f"share is {share}; it is the share of members to leave out, at least 0 and below 1")
     if distance not in DISTANCES:
         raise ValueError(f"distance is {distance!r}; give one of {', '.join(map(repr, DISTANCES))}")
-    hull = members if isinstance(members, CategoricalCredalSet) else CategoricalCredalSet(members)
+    hull = hull_of(members)
     P = torch.as_tensor(hull.probs)
     away = P - P.mean(-2, keepdim=True)
     far = away.square().sum(-1) if distance == "euclidean" else away.abs().sum(-1)

@@ -7,6 +7,7 @@ probability, `center()` of the set.
 
 from __future__ import annotations
 
+from cbdl.constructions._given import hull_of
 from cbdl.credal import ArrayLike, CategoricalCredalSet, IntervalCredalSet
 
 
@@ -17,5 +18,5 @@ def wrapper(members: ArrayLike | CategoricalCredalSet) -> IntervalCredalSet:
     >>> box.lower, box.upper, box.center().round(4)
     (array([0.5, 0.2, 0.1]), array([0.7, 0.4, 0.1]), array([0.6, 0.3, 0.1]))
     """
-    hull = members if isinstance(members, CategoricalCredalSet) else CategoricalCredalSet(members)
+    hull = hull_of(members)
     return IntervalCredalSet.of(hull)

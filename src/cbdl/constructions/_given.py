@@ -1,12 +1,23 @@
-"""Labels of training rows as numbers of classes, checked."""
+"""What users give, checked: members of a set over classes, labels of training rows."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from cbdl.credal import ArrayLike
+from cbdl.credal import ArrayLike, CategoricalCredalSet, CredalSet
 from cbdl.ground.labels import are_words
+
+
+def hull_of(members: ArrayLike | CategoricalCredalSet) -> CategoricalCredalSet:
+    """The hull of members (..., m, J), or the one that was given."""
+    if isinstance(members, CategoricalCredalSet):
+        return members
+    if isinstance(members, CredalSet):
+        raise ValueError(
+            f"members are a {type(members).__name__}; give a hull over classes or probabilities (..., m, J)"
+        )
+    return CategoricalCredalSet(members)
 
 
 def class_numbers(y: ArrayLike, classes: int | None = None) -> Tensor:
