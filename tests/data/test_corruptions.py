@@ -79,6 +79,14 @@ def test_a_seed_repeats_the_images(name):
 
 
 @every_corruption
+@pytest.mark.parametrize("size", [28, 64])
+def test_the_distance_grows_with_severity_on_other_sizes(name, size):
+    x = photographs(12, size)
+    away = [float((corrupt(x, name, s).float() - x.float()).square().mean()) for s in (1, 2, 3, 4, 5)]
+    assert (np.diff([0.0, *away]) > 0).all(), away
+
+
+@every_corruption
 @pytest.mark.parametrize("shape", [(2, 3, 17, 23), (1, 3, 64, 64), (3, 3, 8, 8), (2, 3, 3, 5), (2, 3, 1, 1)])
 def test_any_size_and_both_kinds_of_numbers(name, shape):
     x = torch.rand(shape, generator=torch.Generator().manual_seed(0))
