@@ -37,8 +37,9 @@ SMALL, LARGE = (8000, 6_000_000), (25_000, 32_000_000)
 """Of real tables with up to `MORE` rows and with more: steps at most, and how many rows they may see in all."""
 CLASSES = (12_000, 3_000_000)
 """The same of classes. In small tables draws differ most, and longer chains have more of them."""
-KEPT = 50
-"""Draws that are kept of a chain of real outcomes, which is averaged with others."""
+KEPT = 100
+"""Draws that are kept of a chain of real outcomes: those of four chains leave a Monte Carlo floor of a tenth of the
+epistemic uncertainty, half as many one of an eighth."""
 APART = 18
 """Steps from one draw of classes to the next, which then is another one. All are kept: chains are extremes, and their
 noise has no others to be averaged with."""
@@ -50,7 +51,7 @@ PLAUSIBLE = 0.05
 """Members stay whose plausibility is at least this (`CBDL.plausible`),"""
 LEAST = 2
 """and so many in any case: one alone knows no ignorance where its chains agree."""
-DRAWS = 200
+DRAWS = CHAINS * KEPT
 """Draws of the parameters behind a prediction, of every extreme (of classes these are chains): all that are kept, since
 Monte Carlo noise must not pass for ignorance."""
 QUANTILES = 31
@@ -173,8 +174,9 @@ def method(steps: int, task: Task, *, temperature: float = 1.0) -> MCLMC:
     optimising, warming = SHARES[task]
     optimise, warmup = int(optimising * steps), max(20, int(warming * steps))
     left = int(steps) - optimise - warmup
-    thin = max(1, left // KEPT if task == "regression" else min(APART, left // (2 * KEPT)))
-    draws = left // thin
+    thin = max(1, left // KEPT if task == "regression" else min(APART, left // KEPT))
+    draws = min(left // thin, KEPT) if task == "regression" else left // thin
+    warmup += left - draws * thin
     return MCLMC(
         chains=CHAINS, draws=draws, thin=thin, warmup=warmup, optimise=optimise, temperature=temperature
     )

@@ -195,7 +195,7 @@ Samples = Annotated[
     str | None,
     typer.Option(
         help="Draws of the parameters (for classes, from every chain), "
-        'or "auto": until Monte Carlo noise is below 0.01 nats. [default: 200, or all that there are]'
+        'or "auto": until Monte Carlo noise is below 0.01 nats. [default: 400, or all that there are]'
     ),
 ]
 Predictive = Annotated[PredictiveName, typer.Option(help="Regression: mixture is exact, normal is faster.")]
