@@ -25,7 +25,7 @@ from cbdl.nets.scores import Columns
 class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
     """A classifier that knows what it does not know: K priors x S networks, and a credal set for every row.
 
-    - `priors`: one or more priors (or mappings of patterns to priors); None: three of Student's t, see `cbdl.recipe.PRIORS`
+    - `priors`: one or more priors (or mappings of patterns to priors); None: those of `cbdl.recipe`
     - `architectures`: one network each: the widths of hidden layers, or a function (inputs, outputs) -> nn.Module;
       None: `cbdl.recipe.hidden`. Networks given by widths also see the Normal scores of skewed columns
       (`cbdl.recipe.quantiles`)
