@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
@@ -392,6 +393,22 @@ def test_what_a_frame_cannot_hold_is_told(place):
             answer(data)
     for one in (data["x"], data.iloc[0]):
         with pytest.raises(TableError, match="Series is no data frame"):
+            model.predict(one)
+
+
+def test_a_column_that_arrow_has_no_type_for_is_read_value_by_value(place):
+    model, data = cbdl.load(place / "kind"), frame().head(3)
+    plain = model.predict(data).probs
+    spaced = data.rename(columns={"x": " x ", "c": "c "})  # as pandas reads a table whose names stand apart
+    for same in (data.assign(x=pd.arrays.SparseArray(data["x"])), spaced):
+        np.testing.assert_allclose(model.predict(same).probs, plain, atol=1e-9)
+    for mixed in (["?", 1.0, "twelve"], [pd.NA, "?", "twelve"], ["?", None, 1j]):
+        with pytest.raises(TableError, match=r"column 'x', row 3: '.*' is not a finite number"):
+            model.predict_missing(data.assign(x=pd.Series(mixed, dtype=object)))
+    with pytest.raises(TableError, match="two columns are named 'x'"):
+        model.predict(pd.concat([data, data[["x"]]], axis=1))
+    for one in (polars.Series([1.0]), {"x": 1.0, "c": "c", "flag": True}):
+        with pytest.raises(TableError, match="is no data frame"):
             model.predict(one)
 
 
