@@ -20,8 +20,17 @@ from cbdl.prediction import FORMS, Form, averaged
 from cbdl.steps.missing import MOST
 from cbdl.store import ModelError, read_manifest
 from cbdl.tables.cells import Spelling
-from cbdl.tables.columns import check_range, other_sign
-from cbdl.tables.encoding import Column, Encoded, choices, encode_rows, filled, from_json, to_json
+from cbdl.tables.columns import check_range
+from cbdl.tables.encoding import (
+    Column,
+    Encoded,
+    check_present,
+    choices,
+    encode_rows,
+    filled,
+    from_json,
+    to_json,
+)
 from cbdl.tables.errors import TableError, UsageError
 from cbdl.tables.files import ROWS, Chunk, Dialect, Floats, chunks, names
 from cbdl.tables.side_by_side import in_order
@@ -230,12 +239,7 @@ def with_gaps(
     trained: Trained, chunk: Chunk, options: Options, first: int, here: Collection[str] | None = None
 ) -> Encoded:
     """The rows of a chunk as numbers, nan where a value is missing or was never seen."""
-    absent = [c.name for c in trained.columns if c.name not in chunk]
-    if absent:
-        raise UsageError(
-            f"the table has no column {absent[0]!r}, which the model was trained with; it has "
-            f"{', '.join(here or chunk)}{other_sign(here or chunk)}"
-        )
+    check_present(trained.columns, chunk, here or chunk)
     rows = encode_rows(trained.columns, chunk, first)
     if options.unknown == "error" and rows.unknown.any():
         raise _not_seen(trained.columns, chunk, rows.unknown, first)
