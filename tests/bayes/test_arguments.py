@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,7 @@ NET = nn.Linear(1, 2)
         ({"seed": 1.5}, "seed is 1.5"),
         ({"dtype": "float32"}, "dtype is 'float32'; give torch.float32"),
         ({"dtype": torch.int64}, "dtype is torch.int64"),
+        ({"plausible": "0.05"}, "plausible is '0.05'; give a share"),
         ({"engine": "local"}, r"engine is 'local'; give cbdl.engines.Local\(\)"),
         ({"engine": cbdl.engines.Local}, r"engine is <class .*; give cbdl.engines.Local\(\)"),
     ],
@@ -75,6 +77,13 @@ NET = nn.Linear(1, 2)
 def test_what_a_model_cannot_be_made_of_is_named_at_once(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         cbdl.CBDL(**{"priors": [Prior()], "likelihoods": [Categorical(NET)], **wrong})
+
+
+@pytest.mark.parametrize("settings", [{"loc": "0"}, {"scale": "1"}, {"scale": [1.0]}])
+def test_a_prior_of_words_is_named(settings: dict[str, Any]) -> None:
+    ((name, value),) = settings.items()
+    with pytest.raises(ValueError, match=f"Normal: {name} is {re.escape(repr(value))}; "):
+        Prior(**settings)
 
 
 def test_a_seed_of_numpy_is_the_same_seed() -> None:

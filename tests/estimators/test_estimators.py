@@ -450,6 +450,7 @@ def test_priors_networks_and_methods_of_ones_own() -> None:
         ({"architectures": ((0,),)}, "at least 1"),
         ({"activation": "cosine"}, "activation is 'cosine'"),
         ({"steps": 0}, "steps is 0"),
+        ({"steps": "60"}, "steps is '60'; give a whole number"),
         ({"steps": 60.5}, r"steps is 60\.5; give a whole number of at least 60"),
         ({"plausible": 2}, "plausible is 2; give a share"),
         ({"calibration": "some"}, "calibration is 'some'; give"),

@@ -7,6 +7,7 @@ import pickle
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
@@ -221,6 +222,22 @@ def test_numbers_could_be_quantiles_of_their_columns_and_a_saved_model_knows_the
 
 def test_tensors_come_back_as_tensors():
     assert isinstance(MODELS["classes"].predict_missing(torch.from_numpy(X[:2]), 4).probs, torch.Tensor)
+
+
+def test_missing_values_of_every_kind_are_missing():
+    """A mask, the missing value of pandas and None are what nan is."""
+    model = MODELS["classes"]
+    gaps = np.array(X[:4])
+    gaps[1, 0] = gaps[3, 2] = np.nan
+    plain = model.predict_missing(gaps, 4, choices=CHOICES).probs
+    for same in (
+        np.ma.masked_invalid(gaps),
+        pd.DataFrame(gaps).astype("Float64"),
+        np.where(np.isnan(gaps), None, gaps),
+    ):
+        np.testing.assert_array_equal(model.predict_missing(same, 4, choices=CHOICES).probs, plain)
+        with pytest.raises(ValueError, match=r"X\[1, 0\] is nan"):
+            model.predict(same)
 
 
 def test_what_cannot_be_completed_is_told():

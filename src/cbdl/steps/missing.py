@@ -21,6 +21,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from cbdl.bayes import border
 from cbdl.bayes.cohort import Member
 from cbdl.bayes.learned import Learned
 from cbdl.bayes.rows import Data, TrainingData
@@ -148,7 +149,8 @@ def completions(
             f"predict_missing is for rows of numbers; this model has inputs of shape {learned.row}"
         )
     array = X if encoder is None else encoder.array(X, gaps=True)
-    x = array.detach().cpu().double().numpy() if isinstance(array, Tensor) else np.asarray(array, np.float64)
+    wide = array.detach().cpu().numpy() if isinstance(array, Tensor) else border.numbers(array, "X")
+    x = wide.astype(np.float64)
     if x.ndim != 2 or x.shape[1:] != learned.row:
         raise ValueError(f"X has shape {x.shape}; the model was trained on rows of shape {learned.row}")
     if choices is None and encoder is not None:
