@@ -183,6 +183,12 @@ def test_datasets_are_read() -> None:
         data.prepare(TensorDataset(torch.from_numpy(X)), space="real")
 
 
+def test_real_numbers_are_no_tokens() -> None:
+    made = data.prepare(np.arange(12).reshape(4, 3), np.arange(4.0), space="real")
+    with pytest.raises(ValueError, match=r"trained on whole ones: give X.astype\(int\)"):
+        data.new_inputs(np.ones((2, 3)), made, torch.float64)
+
+
 @pytest.mark.parametrize("shape", [(3,), (4, 3), (2, 5, 5), (2, 3, 3, 3)])
 def test_inputs_are_standardised_by_feature(shape: tuple[int, ...]) -> None:
     source = np.random.default_rng(0)

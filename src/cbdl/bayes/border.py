@@ -176,8 +176,8 @@ def _check_finite(x: Tensor, name: str) -> None:
         raise ValueError(f"{name}{list(at)} is {x[at].item()}; remove the row or impute the value")
 
 
-def inputs(x: Any, name: str, dtype: torch.dtype) -> Tensor:
-    """Inputs (rows, ...): floating numbers as `dtype`, integers (tokens) as int64."""
+def inputs(x: Any, name: str, dtype: torch.dtype, *, tokens: bool = True) -> Tensor:
+    """Inputs (rows, ...): floating numbers as `dtype`; integers as int64, or as the others if they are no tokens."""
     a = _tensor(x, name)
     if a.ndim < 1:
         raise ValueError(f"{name} is a single number; it must have one row per example")
@@ -185,7 +185,7 @@ def inputs(x: Any, name: str, dtype: torch.dtype) -> Tensor:
         raise ValueError(f"{name} has shape {tuple(a.shape)}; one feature is a column: use X.reshape(-1, 1)")
     if a.is_complex():
         raise ValueError(f"{name} is complex; give real numbers")
-    if a.is_floating_point():
+    if a.is_floating_point() or not tokens:
         _check_finite(a, name)
         a = a.to(dtype)
         _check_overflow(a, name, dtype)
