@@ -461,6 +461,7 @@ def test_many_extremes_over_many_classes():
         ([["a", "b"]], "probs is not a rectangular array"),
         ([[0.5, np.nan]], r"probs\[0, 1\] is nan"),
         ([[0.5, np.inf]], r"probs\[0, 1\] is inf"),
+        (np.ma.masked_equal([[0.4, 0.6]], 0.6), r"probs\[0, 1\] is nan"),
         ([[0.5, 0.5], [1.5, -0.5]], r"probs\[1, 1\] is -0.5; probabilities are at least 0 .*softmax"),
         ([[0.5, 0.5], [0.5, 0.6]], r"probs\[1\] sums to 1.1, not to 1 \(tolerance 1e-06\)"),
         (np.array([[0.5, 0.501]], dtype=np.float32), r"tolerance 0.0001"),

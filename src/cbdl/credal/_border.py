@@ -52,6 +52,8 @@ def float64(x: ArrayLike, name: str) -> Tensor:
             raise ValueError(f"{name} is complex; give real numbers")
         x = x.detach()
         return (x.cpu() if x.device.type == "mps" else x).to(torch.float64)
+    if isinstance(x, np.ma.MaskedArray):  # what is behind a mask is not known
+        x = np.ma.filled(x.astype(np.float64), np.nan)
     try:
         array = np.array(x, dtype=np.float64, order="C")
     except (TypeError, ValueError) as error:
