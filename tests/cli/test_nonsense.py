@@ -656,6 +656,17 @@ def test_an_outcome_too_large_to_be_scored_is_named(tmp_path):
     assert "the target 'y' in row 60 is -1e+200, too large a number to compute with" in err
 
 
+@pytest.mark.parametrize("outcomes", [Y, X.round(2)], ids=["classes", "numbers"])
+def test_an_outcome_that_is_missing_is_told_as_missing(tmp_path, outcomes):
+    path = table(tmp_path / "t.csv", {"x": X, "y": outcomes})
+    assert fitted(path)[0] == 0
+    some = table(tmp_path / "new.csv", {"x": X, "y": ["NA" if i == 3 else y for i, y in enumerate(outcomes)]})
+    for command, more in (("evaluate", []), ("report", ["--out", tmp_path / "r.html"])):
+        code, _, err = called(command, tmp_path / "model", some, *more)
+        assert code == 1
+        assert "the target 'y' is missing in row 4; remove such rows" in err
+
+
 def test_a_fit_that_diverged_says_so_and_does_not_block_the_next(tmp_path):
     path = table(tmp_path / "t.csv", {"x": X, "y": Y})
     with pytest.warns(UserWarning, match="was stopped at step 0"):

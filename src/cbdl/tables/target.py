@@ -38,10 +38,17 @@ class Target:
         """(rows,): labels 0, ..., J - 1, or numbers; a TableError at an outcome that the model cannot predict."""
         if self.task == "regression":
             values, bad = cells.numbers(cell, self.spelling)
-            bad = bad | np.isnan(values)
+            gone = np.isnan(values) & ~bad
         else:
             values = self._labels(cell)
-            bad = values < 0
+            gone = cells.missing(cell)
+            bad = (values < 0) & ~gone
+        if gone.any():
+            at = int(gone.argmax())
+            raise TableError(
+                f"the target {self.name!r} is missing in row {first_row + at}; remove such rows"
+                f"{read_as_missing(cell)}"
+            )
         if bad.any():
             at = int(bad.argmax())
             known = named(list(self.classes)) if self.classes else "finite numbers"
