@@ -286,7 +286,13 @@ def _checked(path: Path, header: list[str]) -> list[str]:
         raise TableError(f"{path} is empty; its first line must name the columns")
     for i, name in enumerate(header, start=1):
         if not name:
-            raise TableError(f"{path}: column {i} has no name; give it one in the first line")
+            ends = {
+                1: ", or write the table without row numbers",
+                len(header): ", or end lines without a delimiter",
+            }
+            raise TableError(
+                f"{path}: column {i} has no name; give it one in the first line{ends.get(i, '')}"
+            )
         if header.index(name) + 1 != i:
             raise TableError(f"{path}: two columns are named {name!r}; give columns different names")
     return header
