@@ -295,6 +295,7 @@ def test_diagnostics_have_one_row_a_member(model):
     [
         (lambda m: m.predict(np.zeros((2, 3))), r"rows of shape \(3,\)"),
         (lambda m: m.predict(np.zeros((0, 1))), "0 rows"),
+        (lambda m: m.predict(np.zeros(3)), r"use X.reshape\(-1, 1\), of one row X.reshape\(1, -1\)"),
         (lambda m: m.predict(np.array([[np.nan]])), r"X\[0, 0\] is nan"),
         (lambda m: m.predict(np.zeros((1, 1)), samples=0), "samples is 0"),
         (lambda m: m.predict(np.zeros((1, 1)), samples="many"), "samples is 'many'"),

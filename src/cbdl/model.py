@@ -490,7 +490,7 @@ def load(
     factories as `nets`, one per likelihood, in order. `dtype`: the precision of the networks, if not that of the
     training.
     """
-    saved = store.read(path, nets, device, dtype)
+    saved = store.read(path, nets, check_device(device), dtype)
     model = CBDL(
         saved.priors,
         saved.likelihoods,

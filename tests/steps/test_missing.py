@@ -246,6 +246,10 @@ def test_what_cannot_be_completed_is_told():
         ({"X": gap, "choices": ()}, "nothing says what feature 0 could be"),
         ({"X": gap, "choices": [CHOICES[0], CHOICES[0]]}, "at most once"),
         ({"X": gap, "choices": [Choice((9,), np.ones((1, 1)))]}, "each of 0, ..., 5"),
+        ({"X": gap, "choices": 3}, "choices is 3; give a list"),
+        ({"X": gap, "choices": {0: [1.0]}}, "choices is {0: .*give a list"),
+        ({"X": gap, "choices": [((0,), np.ones((1, 1)))]}, "choices is .*give a list"),
+        ({"X": gap[0]}, r"one row is X.reshape\(1, -1\)"),
         ({"X": gap, "most": 0}, "most is 0"),
         ({"X": gap[:, :3]}, r"shape \(1, 3\)"),
     ):

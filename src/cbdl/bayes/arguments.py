@@ -33,6 +33,10 @@ def check_likelihoods(likelihoods: Sequence[Likelihood]) -> tuple[Likelihood, ..
                 f"likelihoods[{s}] is {_short(likelihood)}; a network alone does not say what its outputs mean: give "
                 "cbdl.likelihoods.Categorical(net) for classes, cbdl.likelihoods.Normal(net) for numbers"
             )
+        if not callable(likelihood.net):
+            raise TypeError(
+                f"likelihoods[{s}] has the net {likelihood.net!r:.80}; give a function that makes it, or a module"
+            )
     agree(tuple(likelihoods))
     return tuple(likelihoods)
 

@@ -182,7 +182,10 @@ def inputs(x: Any, name: str, dtype: torch.dtype, *, tokens: bool = True) -> Ten
     if a.ndim < 1:
         raise ValueError(f"{name} is a single number; it must have one row per example")
     if a.ndim == 1:
-        raise ValueError(f"{name} has shape {tuple(a.shape)}; one feature is a column: use X.reshape(-1, 1)")
+        raise ValueError(
+            f"{name} has shape {tuple(a.shape)}; one feature is a column: use X.reshape(-1, 1), of one row "
+            "X.reshape(1, -1)"
+        )
     if a.is_complex():
         raise ValueError(f"{name} is complex; give real numbers")
     if a.is_floating_point() or not tokens:
