@@ -70,6 +70,7 @@ NET = nn.Linear(1, 2)
         ({"likelihoods": [Categorical(3)]}, r"likelihoods\[0\] has the net 3; give a function"),  # type: ignore[arg-type]
         ({"seed": "x"}, "seed is 'x'; give a whole number"),
         ({"seed": 1.5}, "seed is 1.5"),
+        ({"seed": 1 << 63}, "seed is 9223372036854775808; give a whole number below"),
         ({"dtype": "float32"}, "dtype is 'float32'; give torch.float32"),
         ({"dtype": torch.int64}, "dtype is torch.int64"),
         ({"plausible": "0.05"}, "plausible is '0.05'; give a share"),
