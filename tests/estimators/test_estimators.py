@@ -463,6 +463,20 @@ def test_bad_settings_are_refused_by_fit(settings: dict[str, Any], message: str)
         clf.fit(*IRIS)
 
 
+def test_a_missing_input_is_told_with_who_can_answer_it() -> None:
+    X, y = IRIS
+    clf = light().fit(X, y)
+    gap = np.array(X[:3], dtype=np.float64)
+    gap[2, 1] = np.nan
+    for answer in (clf.predict, clf.predict_proba, clf.predict_set, clf.predict_credal):
+        with pytest.raises(ValueError, match=r"contains NaN, at X\[2, 1\]; .*model_.predict_missing\(X\)"):
+            answer(gap)
+    hull = clf.model_.predict_missing(gap)
+    assert hull.origin.completions.tolist() == [1, 1, 5]
+    with pytest.raises(ValueError, match="infinity"):
+        clf.predict(np.where(np.isnan(gap), np.inf, gap))
+
+
 def test_a_noise_that_is_none_is_refused_under_its_own_name() -> None:
     with pytest.raises(ValueError, match="noise is 'foo'"):
         CredalRegressor(noise="foo").fit([[0.0], [1.0]], [0.0, 1.0])

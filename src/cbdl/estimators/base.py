@@ -188,7 +188,13 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _rows(self, X: Any) -> Floats:
         check_is_fitted(self)
-        rows: Floats = validate_data(self, X, reset=False, dtype=np.float64)
+        rows: Floats = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+        gone = np.argwhere(np.isnan(rows))
+        if len(gone):
+            raise ValueError(
+                f"Input X contains NaN, at X{gone[0].tolist()}; fill it in, or ask model_.predict_missing(X), which "
+                "answers with the hull over all that it could be"
+            )
         return rows
 
     def _sets(self, rows: Floats) -> CredalSet:
