@@ -19,6 +19,7 @@ import cbdl
 from calls import called
 from cbdl import recipe, tables
 from cbdl.tables import TableError
+from cbdl.tables.answers import decisions
 from cbdl.tables.target import held_out
 from rounding import assert_same
 
@@ -317,6 +318,15 @@ def test_the_decision_is_the_rule_that_is_asked_for(place):
             np.testing.assert_allclose([row["decision"] for row in mean], credal.mean().mean(1), **close)
             best = credal.decide("maximin", single=True)
             np.testing.assert_allclose([row["decision"] for row in maximin], best, **close)
+
+
+def test_rows_that_are_alike_are_decided_alike():
+    """Where every class may be impossible all are as good in the worst case; the likeliest of the centre is taken."""
+    vacuous = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.4, 0.6]]
+    tied = [[0.3, 0.5, 0.2], [0.4, 0.3, 0.3], [0.3, 0.2, 0.5]]  # at least 0.3, 0.2 and 0.2
+    credal = cbdl.CategoricalCredalSet(np.array([vacuous, tied] * 30))
+    for rule in (None, "maximin"):
+        assert decisions(credal, rule).tolist() == [1, 0] * 30
 
 
 def test_ends_are_rounded_outwards_to_what_outcomes_can_be(place):

@@ -385,11 +385,15 @@ def _of_sets(trained: Trained, credal: CredalSet, options: Options) -> dict[str,
 
 
 def decisions(credal: CredalSet, rule: Decision | None) -> npt.NDArray[Any]:
-    """(rows,): the best outcome in the worst case, or the likeliest class or the mean of the centre of the set."""
+    """(rows,): the best outcome in the worst case, or the likeliest class or the mean of the centre of the set.
+
+    Of classes that are as good in the worst case, the likeliest of the centre: rows that are alike are answered alike.
+    """
     means = np.asarray(credal.mean()).mean(1)
     classes = means.ndim > 1
     if rule == "maximin" or (rule is None and classes):
-        return np.asarray(credal.decide("maximin", single=True))
+        best = np.asarray(credal.decide("maximin", single=not classes))
+        return np.where(best, means, -1.0).argmax(-1) if classes else best
     return np.asarray(means.argmax(-1) if classes else means)
 
 
