@@ -67,9 +67,7 @@ class Trained:
     @classmethod
     def load(cls, folder: str | Path) -> Trained:
         """The model that `cbdl fit` wrote as `folder`."""
-        extra = described(folder)
-        if "columns" not in extra:
-            raise TableError(f"{folder} was not trained from a table; use it from Python: cbdl.load")
+        extra = of_table(folder)
         target = target_of(extra)
         # answers need no more than six digits of their networks, which in single precision are several times as fast
         return cls(
@@ -111,6 +109,14 @@ def described(folder: str | Path) -> Mapping[str, Any]:
         what = "is not a folder" if Path(folder).exists() else "does not exist"
         raise UsageError(f"the model {folder} {what}; name a folder that cbdl fit wrote")
     extra: Mapping[str, Any] = read_manifest(folder)["extra"]
+    return extra
+
+
+def of_table(folder: str | Path) -> Mapping[str, Any]:
+    """The same of a model that was trained from a table; a TableError of another."""
+    extra = described(folder)
+    if "columns" not in extra:
+        raise TableError(f"{folder} was not trained from a table; use it from Python: cbdl.load")
     return extra
 
 
