@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from cbdl import store
-from cbdl.bayes.arguments import check_dtype, check_likelihoods, check_priors, check_seed
+from cbdl.bayes.arguments import check_dtype, check_flag, check_likelihoods, check_priors, check_seed
 from cbdl.bayes.cohort import Member
 from cbdl.bayes.data import Data, TrainingData
 from cbdl.bayes.devices import check_device
@@ -117,7 +117,7 @@ class CBDL:
         self._cut, self.chains, self.sharpen = plausible, chains, sharpen
         self.labels = None if labels is None else check_labels(labels)
         self._words = self.labels
-        self.seed, self.standardize = check_seed(seed), standardize
+        self.seed, self.standardize = check_seed(seed), check_flag(standardize, "standardize")
         self.trainable = (
             (trainable,) if isinstance(trainable, str) else None if trainable is None else tuple(trainable)
         )

@@ -73,6 +73,7 @@ NET = nn.Linear(1, 2)
         ({"seed": 1 << 63}, "seed is 9223372036854775808; give a whole number below"),
         ({"dtype": "float32"}, "dtype is 'float32'; give torch.float32"),
         ({"dtype": torch.int64}, "dtype is torch.int64"),
+        ({"standardize": "no"}, "standardize is 'no'; give True or False"),
         ({"plausible": "0.05"}, "plausible is '0.05'; give a share"),
         ({"engine": "local"}, r"engine is 'local'; give cbdl.engines.Local\(\)"),
         ({"engine": cbdl.engines.Local}, r"engine is <class .*; give cbdl.engines.Local\(\)"),

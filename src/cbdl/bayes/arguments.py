@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -50,6 +51,13 @@ def check_seed(seed: int) -> int:
     if not -(1 << 63) <= whole < 1 << 63:
         raise ValueError(f"seed is {seed}; give a whole number below {1 << 63}")
     return whole
+
+
+def check_flag(value: object, name: str) -> bool:
+    """`value` as True or False; a TypeError if it is neither: the word "no" would count as True."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} is {value!r}; give True or False")
+    return bool(value)
 
 
 def check_dtype(dtype: torch.dtype) -> torch.dtype:
