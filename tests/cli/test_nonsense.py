@@ -428,6 +428,17 @@ def test_a_zero_has_no_sign(tmp_path):
     assert fitted(path)[1]["classes"] == ["0", "1.0"]
 
 
+@pytest.mark.parametrize("share", ["0", "0.2"])
+def test_a_model_without_held_out_rows_says_that_nothing_is_known_of_it(tmp_path, share):
+    """Asked for, or because every class has one row, which is learned from."""
+    path = table(tmp_path / "t.csv", {"x": X[:10], "y": list("abcdefghij")})
+    code, out, _ = called(
+        "fit", path, "--target", "y", "--out", tmp_path / "m", *FAST, "--held-out", share, "--quiet"
+    )
+    assert code == 0
+    assert "No row was held out" in out
+
+
 def test_the_target_cannot_be_dropped(tmp_path):
     path = table(tmp_path / "t.csv", {"x": X, "y": Y})
     code, _, err = fitted(path, "--drop", "y")

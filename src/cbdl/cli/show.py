@@ -173,9 +173,11 @@ def fit(summary: Mapping[str, Any], *, chosen: bool) -> None:
         rows.append(("classes", shortened(summary["classes"])))
     _pairs("Trained", rows)
     held_out = summary["held_out"]
+    _console().print()
     if held_out["rows"]:
-        _console().print()
         _scored(held_out, held_out=True)
+    else:
+        _console().print("No row was held out: nothing here says how good the model is on new rows.")
     _console().print(f"\nNext: cbdl predict {summary['model']} new.csv --out pred.csv")
 
 
