@@ -378,6 +378,15 @@ def test_a_loaded_model_is_diagnosed_and_calibrated_by_frames(place, kind):
     assert repr(model.calibrate(data, data[kind])) == repr(model.calibrate(array, data[kind]))
 
 
+def test_a_loaded_model_that_is_saved_again_still_knows_its_table(place, tmp_path):
+    cbdl.load(place / "kind").save(tmp_path / "again")
+    asked = [place / "t.csv", "--json"]
+    assert called("predict", tmp_path / "again", *asked) == called("predict", place / "kind", *asked)
+    fewer = cbdl.load(place / "kind").drop([(0, 0)])  # another model, of which the scores say nothing
+    fewer.save(tmp_path / "fewer")
+    assert called("predict", tmp_path / "fewer", *asked)[0] == 1
+
+
 def test_a_frame_with_gaps_is_for_predict_missing(place):
     model = cbdl.load(place / "kind")
     data = frame().head(3)

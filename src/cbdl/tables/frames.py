@@ -79,6 +79,7 @@ def load(
     """
     loaded = model.load(path, nets, device=device)
     extra = read_manifest(path)["extra"]
+    loaded.meaning = extra
     if isinstance(extra, dict) and "columns" in extra and "task" in extra:
         loaded.encoder = TableInputs(from_json(extra["columns"]))
         if extra["task"] == "classification":
