@@ -561,9 +561,10 @@ def test_other_delimiters(tmp_path, delimiter, option):
     code, summary, err = fitted(path, *more)
     assert (code, summary.get("features")) == (0, 2), err
     assert called("predict", tmp_path / "model", path, *more)[0] == 0
-    code, _, err = fitted(path, "--delimiter", "::", "--overwrite")
-    assert code == 2
-    assert "--delimiter is '::'" in err
+    for sign in ("::", "\u00fc"):
+        code, _, err = fitted(path, "--delimiter", sign, "--overwrite")
+        assert code == 2
+        assert f"--delimiter is {sign!r}" in err
 
 
 # --- a fit that cannot end well -------------------------------------------------------------------------------

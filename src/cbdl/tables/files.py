@@ -64,8 +64,9 @@ class Dialect:
     encoding: str | None = None
 
     def __post_init__(self) -> None:
-        if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
-            raise UsageError(f"--delimiter is {self.delimiter!r}; give one character, such as ';' or tab")
+        sign = self.delimiter
+        if sign is not None and (len(sign) != 1 or sign in '"\r\n' or not sign.isascii()):
+            raise UsageError(f"--delimiter is {sign!r}; give one character of ASCII, such as ';' or tab")
         if self.encoding is not None:
             try:
                 "".encode(self.encoding)
