@@ -140,6 +140,7 @@ def test_few_different_numbers_with_a_unit_are_no_categories_either(tmp_path):
     code, _, err = fitted(path)
     assert code == 1
     assert "column 'w' holds numbers with 'kg' behind each" in err
+    assert "--drop w, or insist on words with --use w" in err
     assert fitted(path, "--use", "w")[0] == 0
     assert columns_of(path)["w"]["kind"] == "category"
     # as a target not even few of them, where they are decimals

@@ -325,9 +325,10 @@ def _category(name: str, place: npt.NDArray[np.int64], words: list[str], trusted
     if len(words) > LEVELS or (not trusted and len(words) > FEW):
         measured = numbers_with_unit(words)
         if measured:
+            insist = f", or insist on words with --use {on_line(name)}" if len(words) <= LEVELS else ""
             raise TableError(
                 f"column {name!r} holds {measured}: write the numbers alone, or leave the column out with --drop "
-                f"{on_line(name)}"
+                f"{on_line(name)}{insist}"
             )
     if len(words) > LEVELS or (not trusted and len(words) > max(FEW, len(present) // 2)):
         _check_times(name, words)
