@@ -230,6 +230,19 @@ def test_an_interrupted_fit_goes_on_and_ends_with_the_same_tensors(tmp_path, mon
         assert all(torch.equal(x, other[n]) for n, x in part.posterior.state().items())
 
 
+@pytest.mark.parametrize("whole", [[[1], [0]], np.array([[1], [0]], "int8"), np.array([[True], [False]])])
+def test_whole_numbers_are_numbers_to_a_model_of_numbers(model, whole):
+    same = np.array([[1.0], [0.0]])
+    np.testing.assert_array_equal(model.predict(whole).loc, model.predict(same).loc)
+    np.testing.assert_array_equal(model.predict_missing(whole).loc, model.predict_missing(same).loc)
+    assert [r.train_nll for r in model.diagnostics(whole, [0.0, 1.0])] == [
+        r.train_nll for r in model.diagnostics(same, [0.0, 1.0])
+    ]
+    regression(method=cbdl.MeanField(epochs=1)).fit(*line(), validation=(whole, [0.0, 1.0])).update(
+        whole, [0, 1]
+    )
+
+
 def test_update_learns_new_data_and_remembers_the_old():
     X, y = line(120)
     low, high = X[:, 0] < 0, X[:, 0] >= 0
@@ -282,6 +295,7 @@ def test_diagnostics_have_one_row_a_member(model):
     [
         (lambda m: m.predict(np.zeros((2, 3))), r"rows of shape \(3,\)"),
         (lambda m: m.predict(np.zeros((0, 1))), "0 rows"),
+        (lambda m: m.predict(np.zeros(3)), r"use X.reshape\(-1, 1\), of one row X.reshape\(1, -1\)"),
         (lambda m: m.predict(np.array([[np.nan]])), r"X\[0, 0\] is nan"),
         (lambda m: m.predict(np.zeros((1, 1)), samples=0), "samples is 0"),
         (lambda m: m.predict(np.zeros((1, 1)), samples="many"), "samples is 'many'"),

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from cbdl import store
-from cbdl.bayes.arguments import check_dtype, check_likelihoods, check_priors, check_seed
+from cbdl.bayes.arguments import check_dtype, check_flag, check_likelihoods, check_priors, check_seed
 from cbdl.bayes.cohort import Member
 from cbdl.bayes.data import Data, TrainingData
 from cbdl.bayes.devices import check_device
@@ -117,7 +117,7 @@ class CBDL:
         self._cut, self.chains, self.sharpen = plausible, chains, sharpen
         self.labels = None if labels is None else check_labels(labels)
         self._words = self.labels
-        self.seed, self.standardize = check_seed(seed), standardize
+        self.seed, self.standardize = check_seed(seed), check_flag(standardize, "standardize")
         self.trainable = (
             (trainable,) if isinstance(trainable, str) else None if trainable is None else tuple(trainable)
         )
@@ -129,6 +129,9 @@ class CBDL:
         self._plausibility: Plausibility | None = None
         self._quantiles: Tensor | None = None
         self.encoder: Encoder | None = None
+        self.meaning: Mapping[
+            str, Any
+        ] = {}  # what the folder of a loaded model says beside, until it changes
 
     def __repr__(self) -> str:
         def many(count: int, what: str) -> str:
@@ -227,7 +230,7 @@ class CBDL:
         """
         out = {(m.k, m.s) if isinstance(m, Member) else (m[0], m[1]) for m in members}
         places = [i for i, m in enumerate(self.learned.members) if (m.k, m.s) not in out]
-        self._learned = self.learned.without(out)
+        self._learned, self.meaning = self.learned.without(out), {}
         if self._left_out is not None:
             self._left_out = self._left_out.only(places)
         return self
@@ -415,6 +418,7 @@ class CBDL:
         """Write the model as a folder, with `extra` (JSON) in its manifest; `cbdl.load` reads it back.
 
         - `path`: the folder; it appears whole, and replaces another model when it does
+        - `extra`: None: what the folder held that the model was loaded from, if it is as it was
         """
         settings = store.Saved(
             self.priors,
@@ -428,7 +432,7 @@ class CBDL:
             self.trainable,
             self.dtype,
             self.learned,
-            extra or {},
+            self.meaning if extra is None else extra,
             self._quantiles,
             self.labels,
         )
@@ -454,6 +458,7 @@ class CBDL:
     def _take(self, fitted: Fitted) -> Self:
         self._learned, self._data = fitted.learned, fitted.data
         self._left_out, self._plausibility = fitted.left_out, fitted.plausibility
+        self.meaning = {}
         return self
 
     @property
@@ -490,7 +495,7 @@ def load(
     factories as `nets`, one per likelihood, in order. `dtype`: the precision of the networks, if not that of the
     training.
     """
-    saved = store.read(path, nets, device, dtype)
+    saved = store.read(path, nets, check_device(device), dtype)
     model = CBDL(
         saved.priors,
         saved.likelihoods,

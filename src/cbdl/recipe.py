@@ -170,7 +170,7 @@ def method(steps: int, task: Task, *, temperature: float = 1.0) -> MCLMC:
     (6000, 5000)
     """
     if int(steps) != steps or steps < 60:
-        raise ValueError(f"steps is {steps}; give a whole number of at least 60")
+        raise ValueError(f"steps is {steps!r}; give a whole number of at least 60")
     optimising, warming = SHARES[task]
     optimise, warmup = int(optimising * steps), max(20, int(warming * steps))
     left = int(steps) - optimise - warmup

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -64,10 +66,15 @@ NET = nn.Linear(1, 2)
         ({"likelihoods": NET}, "likelihoods is a Linear; give a list"),
         ({"likelihoods": []}, "likelihoods is empty"),
         ({"likelihoods": [NET]}, r"likelihoods\[0\] is a Linear; a network alone does not say"),
+        ({"likelihoods": [Categorical(None)]}, r"likelihoods\[0\] has the net None; give a function"),  # type: ignore[arg-type]
+        ({"likelihoods": [Categorical(3)]}, r"likelihoods\[0\] has the net 3; give a function"),  # type: ignore[arg-type]
         ({"seed": "x"}, "seed is 'x'; give a whole number"),
         ({"seed": 1.5}, "seed is 1.5"),
+        ({"seed": 1 << 63}, "seed is 9223372036854775808; give a whole number below"),
         ({"dtype": "float32"}, "dtype is 'float32'; give torch.float32"),
         ({"dtype": torch.int64}, "dtype is torch.int64"),
+        ({"standardize": "no"}, "standardize is 'no'; give True or False"),
+        ({"plausible": "0.05"}, "plausible is '0.05'; give a share"),
         ({"engine": "local"}, r"engine is 'local'; give cbdl.engines.Local\(\)"),
         ({"engine": cbdl.engines.Local}, r"engine is <class .*; give cbdl.engines.Local\(\)"),
     ],
@@ -75,6 +82,26 @@ NET = nn.Linear(1, 2)
 def test_what_a_model_cannot_be_made_of_is_named_at_once(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         cbdl.CBDL(**{"priors": [Prior()], "likelihoods": [Categorical(NET)], **wrong})
+
+
+def test_a_width_instead_of_widths_is_told() -> None:
+    with pytest.raises(ValueError, match=r"hidden is 5; give the width of each hidden layer, as in \(5,\)"):
+        cbdl.nets.mlp(3, 1, 5)()  # type: ignore[arg-type]
+
+
+def test_a_model_is_loaded_to_a_device_that_there_is(tmp_path: Path) -> None:
+    X = np.linspace(-1, 1, 20)[:, None]
+    model = cbdl.CBDL([Prior()], [Categorical(NET)], cbdl.MeanField(epochs=1), verbose=False)
+    model.fit(X, (X[:, 0] > 0).astype(int)).save(tmp_path / "model")
+    with pytest.raises(ValueError, match="device is 'foo', which cannot be used here"):
+        cbdl.load(tmp_path / "model", nets=[lambda: nn.Linear(1, 2)], device="foo")
+
+
+@pytest.mark.parametrize("settings", [{"loc": "0"}, {"scale": "1"}, {"scale": [1.0]}])
+def test_a_prior_of_words_is_named(settings: dict[str, Any]) -> None:
+    ((name, value),) = settings.items()
+    with pytest.raises(ValueError, match=f"Normal: {name} is {re.escape(repr(value))}; "):
+        Prior(**settings)
 
 
 def test_a_seed_of_numpy_is_the_same_seed() -> None:

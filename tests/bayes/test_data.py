@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from scipy import sparse
 from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 
@@ -38,7 +41,13 @@ def spoiled(x: np.ndarray, at: Any, value: float) -> np.ndarray:
         (X[:, 0], Y, "real", r"use X.reshape\(-1, 1\)"),
         (X, C + 0.5, "classes", r"y\[0\] is .*class labels are the integers"),
         (X, np.array(["a"] * 20), "classes", "y holds .*not numbers"),
-        (X.astype(object), Y, "real", "X holds object"),
+        (spoiled(X.astype(object), (2, 1), "b"), Y, "real", r"X\[2, 1\] is 'b', not a number"),  # type: ignore[arg-type]
+        (spoiled(X.astype(object), (2, 1), None), Y, "real", r"X\[2, 1\] is nan"),  # type: ignore[arg-type]
+        (np.ma.masked_equal(spoiled(X, (4, 1), 9), 9), Y, "real", r"X\[4, 1\] is nan"),
+        (X, np.ma.masked_equal(C, 1), "classes", r"y\[\d+\] is nan; remove the row"),
+        (sparse.csr_matrix(X), Y, "real", r"X is a csr_matrix, not numbers; give X.toarray\(\)"),
+        (None, Y, "real", "X is a NoneType, not numbers"),
+        ("data.csv", Y, "real", "X is a str, not numbers"),
         (spoiled(X, (3, 0), 1e300), Y, "real", r"X\[3, 0\] is too large for torch.float32"),
         (X, None, "real", "y is missing"),
         (X + 1j, Y, "real", "X holds complex"),
@@ -48,6 +57,28 @@ def spoiled(x: np.ndarray, at: Any, value: float) -> np.ndarray:
 def test_bad_arrays_are_refused(x: Any, y: Any, space: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         data.prepare(x, y, space=space)
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        X.astype(object),
+        X.astype(np.longdouble),
+        X.astype(">f8"),
+        np.ma.masked_greater(X, 99),
+        pd.DataFrame(X).astype("Float64"),
+        np.vectorize(lambda v: Decimal(float(v)))(X),
+    ],
+    ids=["objects", "longer", "other order", "masked", "nullable", "decimals"],
+)
+def test_numbers_of_every_kind_are_numbers(same: Any) -> None:
+    assert torch.equal(data.prepare(same, Y, space="real").x, data.prepare(X, Y, space="real").x)
+
+
+def test_columns_of_numbers_and_of_truth_are_numbers() -> None:
+    frame = pd.DataFrame({"x": Y, "b": C > 0, "i": C})
+    plain = frame.astype(float).to_numpy()
+    assert torch.equal(data.prepare(frame, Y, space="real").x, data.prepare(plain, Y, space="real").x)
 
 
 def classifier(classes: int) -> likelihoods.Categorical:
@@ -150,6 +181,12 @@ def test_datasets_are_read() -> None:
         data.prepare(Pairs(), Y, space="real")
     with pytest.raises(ValueError, match="pairs"):
         data.prepare(TensorDataset(torch.from_numpy(X)), space="real")
+
+
+def test_real_numbers_are_no_tokens() -> None:
+    made = data.prepare(np.arange(12).reshape(4, 3), np.arange(4.0), space="real")
+    with pytest.raises(ValueError, match=r"trained on whole ones: give X.astype\(int\)"):
+        data.new_inputs(np.ones((2, 3)), made, torch.float64)
 
 
 @pytest.mark.parametrize("shape", [(3,), (4, 3), (2, 5, 5), (2, 3, 3, 3)])

@@ -217,6 +217,9 @@ def test_a_factory_that_changes_its_mind_is_refused() -> None:
         Cohort.of([priors.Normal()], likelihoods.Categorical(backbone), made, trainable="tail.*")
     with pytest.raises(ValueError, match="does not accept inputs of shape"):
         Cohort.of([priors.Normal()], likelihoods.Categorical(lambda: nn.Linear(4, 2)), made)
+    whole = data.prepare(x > 0, y, space="classes")
+    with pytest.raises(ValueError, match=r"X holds whole numbers, which stay whole: give X.astype\(float\)"):
+        Cohort.of([priors.Normal()], likelihoods.Categorical(lambda: nn.Linear(3, 2)), whole)
 
 
 def test_building_a_cohort_leaves_the_global_random_stream_alone() -> None:

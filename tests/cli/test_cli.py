@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import cbdl
 from calls import called
 from cbdl import recipe
 from cbdl.cli.app import COMMANDS
@@ -208,6 +209,22 @@ def test_evaluate_and_info(place):
     assert "regression of y" in out
     assert "whole and unaltered" in out
     assert json.loads(called("info", place / "line", "--json")[1])["members"] == 4
+
+
+def test_models_that_were_not_trained_from_a_table_are_told(place, tmp_path):
+    X = np.linspace(-1, 1, 20)[:, None]
+    cbdl.CredalRegressor(steps=60, plausible=0, calibration=None).fit(X, X[:, 0]).save(tmp_path / "estimator")
+    cbdl.load(tmp_path / "estimator").save(tmp_path / "extra", extra={"white": 255.0})
+    shutil.copy(place / "line.csv", tmp_path / "other.csv")
+    tables = [place / "line.csv", tmp_path / "other.csv", "--out", tmp_path / "answers"]
+    for name, said in (("estimator", "CredalRegressor of 1 feature"), ("extra", "prior 0")):
+        code, out, err = called("info", tmp_path / name)
+        assert (code, err) == (0, "")
+        assert said in out
+        for asked in (["predict", tmp_path / name, *tables], ["predict", tmp_path / name, tables[0]]):
+            code, _, err = called(*asked)
+            assert code == 1
+            assert "was not trained from a table; use it from Python" in err
 
 
 def test_predictions_are_calibrated_unless_another_region_is_asked_for(place):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
@@ -18,6 +19,7 @@ import cbdl
 from calls import called
 from cbdl import recipe, tables
 from cbdl.tables import TableError
+from cbdl.tables.answers import decisions
 from cbdl.tables.target import held_out
 from rounding import assert_same
 
@@ -318,6 +320,15 @@ def test_the_decision_is_the_rule_that_is_asked_for(place):
             np.testing.assert_allclose([row["decision"] for row in maximin], best, **close)
 
 
+def test_rows_that_are_alike_are_decided_alike():
+    """Where every class may be impossible all are as good in the worst case; the likeliest of the centre is taken."""
+    vacuous = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.4, 0.6]]
+    tied = [[0.3, 0.5, 0.2], [0.4, 0.3, 0.3], [0.3, 0.2, 0.5]]  # at least 0.3, 0.2 and 0.2
+    credal = cbdl.CategoricalCredalSet(np.array([vacuous, tied] * 30))
+    for rule in (None, "maximin"):
+        assert decisions(credal, rule).tolist() == [1, 0] * 30
+
+
 def test_ends_are_rounded_outwards_to_what_outcomes_can_be(place):
     """Outcomes have two decimals; so have the ends, unless digits are asked for."""
     exact, _ = answered(place, "value", frame()[["x", "c", "flag"]].to_dict("list"))
@@ -367,6 +378,15 @@ def test_a_loaded_model_is_diagnosed_and_calibrated_by_frames(place, kind):
     assert repr(model.calibrate(data, data[kind])) == repr(model.calibrate(array, data[kind]))
 
 
+def test_a_loaded_model_that_is_saved_again_still_knows_its_table(place, tmp_path):
+    cbdl.load(place / "kind").save(tmp_path / "again")
+    asked = [place / "t.csv", "--json"]
+    assert called("predict", tmp_path / "again", *asked) == called("predict", place / "kind", *asked)
+    fewer = cbdl.load(place / "kind").drop([(0, 0)])  # another model, of which the scores say nothing
+    fewer.save(tmp_path / "fewer")
+    assert called("predict", tmp_path / "fewer", *asked)[0] == 1
+
+
 def test_a_frame_with_gaps_is_for_predict_missing(place):
     model = cbdl.load(place / "kind")
     data = frame().head(3)
@@ -392,6 +412,22 @@ def test_what_a_frame_cannot_hold_is_told(place):
             answer(data)
     for one in (data["x"], data.iloc[0]):
         with pytest.raises(TableError, match="Series is no data frame"):
+            model.predict(one)
+
+
+def test_a_column_that_arrow_has_no_type_for_is_read_value_by_value(place):
+    model, data = cbdl.load(place / "kind"), frame().head(3)
+    plain = model.predict(data).probs
+    spaced = data.rename(columns={"x": " x ", "c": "c "})  # as pandas reads a table whose names stand apart
+    for same in (data.assign(x=pd.arrays.SparseArray(data["x"])), spaced):
+        np.testing.assert_allclose(model.predict(same).probs, plain, atol=1e-9)
+    for mixed in (["?", 1.0, "twelve"], [pd.NA, "?", "twelve"], ["?", None, 1j]):
+        with pytest.raises(TableError, match=r"column 'x', row 3: '.*' is not a finite number"):
+            model.predict_missing(data.assign(x=pd.Series(mixed, dtype=object)))
+    with pytest.raises(TableError, match="two columns are named 'x'"):
+        model.predict(pd.concat([data, data[["x"]]], axis=1))
+    for one in (polars.Series([1.0]), {"x": 1.0, "c": "c", "flag": True}):
+        with pytest.raises(TableError, match="is no data frame"):
             model.predict(one)
 
 

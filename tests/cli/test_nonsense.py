@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
+import cbdl
 from calls import called
 
 FAST = [
@@ -122,11 +125,43 @@ def test_numbers_with_another_unit_are_no_names(tmp_path, spelled):
     assert fitted(path, "--drop", "weight")[0] == 0
 
 
-def test_letters_of_a_currency_before_numbers_are_told(tmp_path):
-    path = table(tmp_path / "t.csv", {"x": X, "cost": [f"USD {1000 * (3 + v):,.2f}" for v in X], "y": Y})
+@pytest.mark.parametrize("currency", ["USD ", "R$", "\u20b9 "])
+def test_letters_and_signs_of_a_currency_before_numbers_are_told(tmp_path, currency):
+    path = table(
+        tmp_path / "t.csv", {"x": X, "cost": [f"{currency}{1000 * (3 + v):,.2f}" for v in X], "y": Y}
+    )
     code, _, err = fitted(path)
     assert code == 1
-    assert "column 'cost' holds numbers with 'USD' before each" in err
+    assert f"column 'cost' holds numbers with {currency.strip()!r} before each" in err
+
+
+def test_few_different_numbers_with_a_unit_are_no_categories_either(tmp_path):
+    path = table(tmp_path / "t.csv", {"x": X, "w": [f"{i % 15}.5 kg" for i in range(60)], "y": Y})
+    code, _, err = fitted(path)
+    assert code == 1
+    assert "column 'w' holds numbers with 'kg' behind each" in err
+    assert "--drop w, or insist on words with --use w" in err
+    assert fitted(path, "--use", "w")[0] == 0
+    assert columns_of(path)["w"]["kind"] == "category"
+    # as a target not even few of them, where they are decimals
+    target = table(tmp_path / "u.csv", {"x": X, "y": [f"{i % 3}.5 kg" for i in range(60)]})
+    code, _, err = fitted(target, "--overwrite")
+    assert code == 1
+    assert "the target 'y' holds numbers with 'kg' behind each" in err
+    assert fitted(target, "--task", "classification", "--overwrite")[0] == 0
+    doors = table(tmp_path / "v.csv", {"x": X, "y": [f"{2 + i % 3} doors" for i in range(60)]})
+    assert fitted(doors, "--overwrite")[0] == 0
+
+
+@pytest.mark.parametrize("target", ["x", "y"])
+def test_decimal_commas_are_told_where_points_are_said_to_be_decimal(tmp_path, target):
+    path = table(
+        tmp_path / "t.csv", {"x": [f"{v:.3f}".replace(".", ",") for v in X], "y": X.round(3), "z": X}, ";"
+    )
+    code, _, err = fitted(path, "--decimal", ".", target=target)
+    assert code == 1
+    assert "is no number with a decimal point; leave --decimal . out" in err
+    assert fitted(path, target=target)[0] == 0
 
 
 def test_points_are_thousands_where_the_decimal_sign_is_said_to_be_a_comma(tmp_path):
@@ -191,6 +226,10 @@ def test_numbers_with_a_slip_are_named(tmp_path):
         ("%b %d, %Y", ""),
         ("%d/%m/%Y", ":%d/%m/%Y"),
         ("%d.%m.%y", ""),
+        ("%Y/%m/%d %H:%M", ""),
+        ("%d.%m.%Y %H:%M:%S", ""),
+        ("%m/%d/%y %I:%M %p", ""),
+        ("%m-%d-%Y", ""),
     ],
 )
 def test_dates_are_no_category_and_their_parts_are_offered(tmp_path, form, hint):
@@ -206,6 +245,14 @@ def test_dates_are_no_category_and_their_parts_are_offered(tmp_path, form, hint)
     assert (code, summary["features"]) == (0, 1 + len(parts)), err
     assert parts[:3] == ["month", "day", "weekday"]
     assert called("predict", tmp_path / "model", path)[0] == 0
+
+
+@pytest.mark.parametrize("form", ["%d.%m.%d", "%Q", "%d.%"])
+def test_a_form_of_dates_that_is_none_is_named(tmp_path, form):
+    path = table(tmp_path / "t.csv", {"x": X, "day": [f"{i % 9 + 1}.2.2024" for i in range(60)], "y": Y})
+    code, _, err = fitted(path, "--date", f"day:{form}")
+    assert code == 1
+    assert f"is not a date like {form}" in err
 
 
 def test_a_date_that_may_be_american_is_asked_about(tmp_path):
@@ -322,6 +369,21 @@ def test_another_delimiter_is_thought_of_where_there_is_one_column(tmp_path):
     assert fitted(path, "--delimiter", "#")[0] == 0
 
 
+def test_what_to_type_is_told_as_it_is_typed(tmp_path):
+    path = table(tmp_path / "t.csv", {"Unnamed: 0": range(60), "x": X, "y": Y})
+    code, _, err = fitted(path)
+    assert code == 1
+    assert "--drop 'Unnamed: 0', or insist with --use 'Unnamed: 0'" in err
+
+
+def test_all_columns_that_are_not_there_are_named(tmp_path):
+    path = table(tmp_path / "t.csv", {"x": X, "z": X, "w": X, "y": Y})
+    assert fitted(path)[0] == 0
+    code, _, err = called("predict", tmp_path / "model", table(tmp_path / "new.csv", {"z": X, "q": X}))
+    assert code == 2
+    assert "no columns 'x', 'w', which the model was trained with; it has z, q" in err
+
+
 def test_years_and_ordinary_whole_numbers_are_no_identifiers(tmp_path):
     path = table(tmp_path / "t.csv", {"year": range(1960, 2020), "age": SOURCE.integers(1, 90, 60), "y": Y})
     assert fitted(path)[0] == 0
@@ -365,6 +427,17 @@ def test_labels_of_one_number_are_one_class(tmp_path):
 def test_a_zero_has_no_sign(tmp_path):
     path = table(tmp_path / "t.csv", {"x": X, "y": ["-0.0", "0.0", "1.0"] * 20})
     assert fitted(path)[1]["classes"] == ["0", "1.0"]
+
+
+@pytest.mark.parametrize("share", ["0", "0.2"])
+def test_a_model_without_held_out_rows_says_that_nothing_is_known_of_it(tmp_path, share):
+    """Asked for, or because every class has one row, which is learned from."""
+    path = table(tmp_path / "t.csv", {"x": X[:10], "y": list("abcdefghij")})
+    code, out, _ = called(
+        "fit", path, "--target", "y", "--out", tmp_path / "m", *FAST, "--held-out", share, "--quiet"
+    )
+    assert code == 0
+    assert "No row was held out" in out
 
 
 def test_the_target_cannot_be_dropped(tmp_path):
@@ -454,6 +527,17 @@ def test_marked_encodings_are_read(tmp_path, encoding):
     assert called("predict", tmp_path / "model", path)[0] == 0
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
+def test_the_mark_of_an_encoding_that_is_named_too_is_no_part_of_a_name(tmp_path, encoding):
+    path = tmp_path / "t.csv"
+    table(path, {'\ufeff"x"': X, "y": Y}, encoding=encoding)
+    path.write_bytes(
+        path.read_bytes().replace('"\ufeff""x"""'.encode(encoding), '\ufeff"x"'.encode(encoding))
+    )
+    assert fitted(path, "--encoding", encoding)[0] == 0
+    assert set(columns_of(path)) == {"x"}
+
+
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16-le"])
 def test_other_encodings_are_refused_with_the_option_that_reads_them(tmp_path, encoding):
     path = table(tmp_path / "t.csv", {"x": X, "c": ["ä", "ö"] * 30, "y": Y}, encoding=encoding)
@@ -478,9 +562,10 @@ def test_other_delimiters(tmp_path, delimiter, option):
     code, summary, err = fitted(path, *more)
     assert (code, summary.get("features")) == (0, 2), err
     assert called("predict", tmp_path / "model", path, *more)[0] == 0
-    code, _, err = fitted(path, "--delimiter", "::", "--overwrite")
-    assert code == 2
-    assert "--delimiter is '::'" in err
+    for sign in ("::", "\u00fc"):
+        code, _, err = fitted(path, "--delimiter", sign, "--overwrite")
+        assert code == 2
+        assert f"--delimiter is {sign!r}" in err
 
 
 # --- a fit that cannot end well -------------------------------------------------------------------------------
@@ -584,6 +669,17 @@ def test_an_outcome_too_large_to_be_scored_is_named(tmp_path):
     assert "the target 'y' in row 60 is -1e+200, too large a number to compute with" in err
 
 
+@pytest.mark.parametrize("outcomes", [Y, X.round(2)], ids=["classes", "numbers"])
+def test_an_outcome_that_is_missing_is_told_as_missing(tmp_path, outcomes):
+    path = table(tmp_path / "t.csv", {"x": X, "y": outcomes})
+    assert fitted(path)[0] == 0
+    some = table(tmp_path / "new.csv", {"x": X, "y": ["NA" if i == 3 else y for i, y in enumerate(outcomes)]})
+    for command, more in (("evaluate", []), ("report", ["--out", tmp_path / "r.html"])):
+        code, _, err = called(command, tmp_path / "model", some, *more)
+        assert code == 1
+        assert "the target 'y' is missing in row 4; remove such rows" in err
+
+
 def test_a_fit_that_diverged_says_so_and_does_not_block_the_next(tmp_path):
     path = table(tmp_path / "t.csv", {"x": X, "y": Y})
     with pytest.warns(UserWarning, match="was stopped at step 0"):
@@ -642,6 +738,41 @@ def test_classes_that_are_lengths_of_time_are_seconds(tmp_path):
     waits = pa.array([i % 3 * 1_000_000 for i in range(60)], pa.duration("us"))
     parquet.write_table(pa.table({"x": X, "y": waits}), tmp_path / "t.parquet")
     assert fitted(tmp_path / "t.parquet")[1]["classes"] == ["0", "1", "2"]
+
+
+def test_numbers_of_rows_that_pandas_kept_are_not_learned_from(tmp_path):
+    """A frame whose rows were shuffled or picked has them in its Parquet file, under a name of pandas' own."""
+    data = pd.DataFrame({"x": X, "y": Y}).sample(frac=1, random_state=0)
+    data.to_parquet(tmp_path / "t.parquet")
+    code, summary, err = fitted(tmp_path / "t.parquet")
+    assert (code, summary["features"]) == (0, 1), err
+    assert cbdl.load(tmp_path / "model").predict(data).batch_shape == (60,)
+    assert called("predict", tmp_path / "model", tmp_path / "t.parquet")[0] == 0
+
+
+def test_types_of_parquet_that_cannot_be_read_are_told(tmp_path):
+    frame = polars.DataFrame({"x": X, "y": Y}).with_columns(polars.lit(1).cast(polars.Int128).alias("z"))
+    frame.write_parquet(tmp_path / "t.parquet")
+    code, _, err = fitted(tmp_path / "t.parquet")
+    assert code == 1
+    assert "columns that cannot be read" in err
+
+
+def test_truth_is_read_as_other_programs_write_it(tmp_path):
+    """True of pandas is true of polars and TRUE of R."""
+    truth = X > 0.3
+    parquet.write_table(pa.table({"x": X, "b": truth, "y": truth ^ (X < -1)}), tmp_path / "t.parquet")
+    assert fitted(tmp_path / "t.parquet")[0] == 0
+    answers = []
+    for spelled in (("False", "True"), ("false", "true"), ("FALSE", "TRUE")):
+        words = np.array(spelled)
+        path = table(
+            tmp_path / "new.csv", {"x": X, "b": words[truth * 1], "y": words[(truth ^ (X < -1)) * 1]}
+        )
+        answers.append(called("predict", tmp_path / "model", path))
+        assert "never seen" not in answers[-1][2]
+        assert called("evaluate", tmp_path / "model", path)[0] == 0
+    assert answers[0] == answers[1] == answers[2]
 
 
 def test_bytes_are_the_words_that_they_spell(tmp_path):

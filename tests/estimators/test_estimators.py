@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -450,8 +451,10 @@ def test_priors_networks_and_methods_of_ones_own() -> None:
         ({"architectures": ((0,),)}, "at least 1"),
         ({"activation": "cosine"}, "activation is 'cosine'"),
         ({"steps": 0}, "steps is 0"),
+        ({"steps": "60"}, "steps is '60'; give a whole number"),
         ({"steps": 60.5}, r"steps is 60\.5; give a whole number of at least 60"),
         ({"plausible": 2}, "plausible is 2; give a share"),
+        ({"plausible": None}, "plausible is None; give a share"),
         ({"calibration": "some"}, "calibration is 'some'; give"),
         ({"priors": []}, "priors is empty; give at least one"),
     ],
@@ -460,6 +463,43 @@ def test_bad_settings_are_refused_by_fit(settings: dict[str, Any], message: str)
     clf = light(**settings)
     with pytest.raises(ValueError, match=message):
         clf.fit(*IRIS)
+
+
+def test_a_missing_input_is_told_with_who_can_answer_it() -> None:
+    X, y = IRIS
+    clf = light().fit(X, y)
+    gap = np.array(X[:3], dtype=np.float64)
+    gap[2, 1] = np.nan
+    for answer in (clf.predict, clf.predict_proba, clf.predict_set, clf.predict_credal):
+        with pytest.raises(ValueError, match=r"contains NaN, at X\[2, 1\]; .*model_.predict_missing\(X\)"):
+            answer(gap)
+    hull = clf.model_.predict_missing(gap)
+    assert hull.origin.completions.tolist() == [1, 1, 5]
+    with pytest.raises(ValueError, match="infinity"):
+        clf.predict(np.where(np.isnan(gap), np.inf, gap))
+
+
+def test_what_is_behind_a_mask_is_not_known() -> None:
+    X, y = IRIS
+    hidden = np.ma.masked_where(np.arange(X.size).reshape(X.shape) == 5, X)
+    clf = light().fit(X, y)
+    place = np.argwhere(hidden.mask)[0].tolist()
+    for answer in (
+        lambda: light().fit(hidden, y),
+        lambda: clf.predict(hidden),
+        lambda: clf.calibrate(hidden, y),
+    ):
+        with pytest.raises(ValueError, match=re.escape(f"X{place} is masked; remove the row")):
+            answer()
+    with pytest.raises(ValueError, match=r"y\[2\] is masked"):
+        light_regressor().fit(X, np.ma.masked_where(np.arange(len(X)) == 2, X[:, 0]))
+    light().fit(np.ma.masked_greater(X, 1e9), y)
+
+
+@pytest.mark.parametrize("kind", ["datetime64[s]", "timedelta64[s]"])
+def test_dates_are_no_outcomes(kind: str) -> None:
+    with pytest.raises(ValueError, match="y holds dates or lengths of time; give numbers"):
+        light_regressor().fit(np.zeros((9, 1)), np.arange(9).astype(kind))
 
 
 def test_a_noise_that_is_none_is_refused_under_its_own_name() -> None:

@@ -16,8 +16,10 @@ from cbdl.bayes import likelihoods, priors
 from cbdl.bayes.cohort import Cohort, Member
 from cbdl.bayes.data import Data, prepare
 from cbdl.bayes.learned import Part
+from cbdl.bayes.plausible import GridWarning
 from cbdl.bayes.train import Interrupted, Run
 from cbdl.evaluate.conformal import Conformity, conformity
+from cbdl.steps.fitting import verdict
 from cbdl.steps.left_out import folds_for
 
 
@@ -128,6 +130,18 @@ def test_two_members_stay_of_a_regression_even_if_one_is_refuted() -> None:
     assert (own.predict(X[:5]).uncertainty().epistemic > 0).all()
     alone = cbdl.CredalRegressor(**settings, **priors_of, plausible=1.0).fit(X, y).model_
     assert [m.k for m in alone.learned.members] == [1]
+
+
+def test_a_grid_of_priors_that_ends_too_soon_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    X, y = rows(60)
+    own = replace(
+        model().fit(X, y).left_out("weights"), score=torch.tensor([[-3.0, -2.0, 0.0]]).repeat(60, 1)
+    )
+    three = [priors.Normal(0, scale) for scale in (1, 2, 4)]
+    with pytest.warns(GridWarning, match="give priors that are wider still"):
+        verdict(own, tuple(Member(k, 0, 0) for k in range(3)), three, 0.05, 1, verbose=True)
+    assert "refute" in (told := capsys.readouterr().err)
+    assert "give priors" not in told
 
 
 def test_a_run_by_folds_that_is_stopped_goes_on(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pickle
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
@@ -223,12 +224,32 @@ def test_tensors_come_back_as_tensors():
     assert isinstance(MODELS["classes"].predict_missing(torch.from_numpy(X[:2]), 4).probs, torch.Tensor)
 
 
+def test_missing_values_of_every_kind_are_missing():
+    """A mask, the missing value of pandas and None are what nan is."""
+    model = MODELS["classes"]
+    gaps = np.array(X[:4])
+    gaps[1, 0] = gaps[3, 2] = np.nan
+    plain = model.predict_missing(gaps, 4, choices=CHOICES).probs
+    for same in (
+        np.ma.masked_invalid(gaps),
+        pd.DataFrame(gaps).astype("Float64"),
+        np.where(np.isnan(gaps), None, gaps),
+    ):
+        np.testing.assert_array_equal(model.predict_missing(same, 4, choices=CHOICES).probs, plain)
+        with pytest.raises(ValueError, match=r"X\[1, 0\] is nan"):
+            model.predict(same)
+
+
 def test_what_cannot_be_completed_is_told():
     model, gap = MODELS["classes"], without(X[0], {0})[None]
     for arguments, said in (
         ({"X": gap, "choices": ()}, "nothing says what feature 0 could be"),
         ({"X": gap, "choices": [CHOICES[0], CHOICES[0]]}, "at most once"),
         ({"X": gap, "choices": [Choice((9,), np.ones((1, 1)))]}, "each of 0, ..., 5"),
+        ({"X": gap, "choices": 3}, "choices is 3; give a list"),
+        ({"X": gap, "choices": {0: [1.0]}}, "choices is {0: .*give a list"),
+        ({"X": gap, "choices": [((0,), np.ones((1, 1)))]}, "choices is .*give a list"),
+        ({"X": gap[0]}, r"one row is X.reshape\(1, -1\)"),
         ({"X": gap, "most": 0}, "most is 0"),
         ({"X": gap[:, :3]}, r"shape \(1, 3\)"),
     ):

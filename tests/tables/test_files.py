@@ -61,7 +61,15 @@ def test_the_delimiter_is_the_one_of_the_header(tmp_path, delimiter):
         ("", "is empty"),
         ("a,b\n", "no rows"),
         ("a,a\n1,2\n", "two columns are named 'a'"),
-        ("a,\n1,2\n", "column 2 has no name"),
+        (
+            "a,\n1,2\n",
+            "column 2 has no name; give it one in the first line, or end lines without a delimiter",
+        ),
+        (
+            ",a\n0,1\n",
+            "column 1 has no name; give it one in the first line, or write the table without row numbers",
+        ),
+        ("a,,b\n0,1,2\n", "column 2 has no name; give it one in the first line$"),
         ("a,b\n1,2\n3\n", "line 3: 1 value for 2 columns"),
         ("a,b\n1,2\n3,4,5\n", "line 3: 3 values for 2 columns"),
         ('a,b\n1,2\n3,"4\n5,6\n', "line 3: a quote is opened and never closed"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -33,16 +34,30 @@ def check_likelihoods(likelihoods: Sequence[Likelihood]) -> tuple[Likelihood, ..
                 f"likelihoods[{s}] is {_short(likelihood)}; a network alone does not say what its outputs mean: give "
                 "cbdl.likelihoods.Categorical(net) for classes, cbdl.likelihoods.Normal(net) for numbers"
             )
+        if not callable(likelihood.net):
+            raise TypeError(
+                f"likelihoods[{s}] has the net {likelihood.net!r:.80}; give a function that makes it, or a module"
+            )
     agree(tuple(likelihoods))
     return tuple(likelihoods)
 
 
 def check_seed(seed: int) -> int:
-    """`seed` as a plain int: one of numpy's names the same streams."""
+    """`seed` as a plain int: one of numpy's names the same streams. Saved models hold 64 bits of it."""
     try:
-        return operator.index(seed)
+        whole = operator.index(seed)
     except TypeError:
         raise TypeError(f"seed is {seed!r}; give a whole number") from None
+    if not -(1 << 63) <= whole < 1 << 63:
+        raise ValueError(f"seed is {seed}; give a whole number below {1 << 63}")
+    return whole
+
+
+def check_flag(value: object, name: str) -> bool:
+    """`value` as True or False; a TypeError if it is neither: the word "no" would count as True."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} is {value!r}; give True or False")
+    return bool(value)
 
 
 def check_dtype(dtype: torch.dtype) -> torch.dtype:

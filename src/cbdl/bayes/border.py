@@ -6,9 +6,12 @@ Inside the package tensors are trusted.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sized
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.utils.data import (
@@ -129,17 +132,42 @@ class _Stack:
         return torch.stack(self.rows)
 
 
-def _tensor(x: Any, name: str) -> Tensor:
-    if isinstance(x, Tensor):
-        return x.detach()
+def numbers(x: Any, name: str) -> npt.NDArray[Any]:
+    """An array of numbers that torch knows, nan where one is missing or masked."""
+    if isinstance(x, np.ma.MaskedArray):
+        x = np.ma.filled(x.astype(np.float64), np.nan) if np.ma.is_masked(x) else x.data
     try:
         array = np.asarray(x)
     except ValueError as error:
         raise ValueError(f"{name} is not a rectangular array: {error}") from None
+    if array.dtype.kind == "O" and array.ndim:
+        return _of_objects(array, name)
     if array.dtype.kind not in "fiub":
-        raise ValueError(f"{name} holds {array.dtype}, not numbers; encode it as numbers first")
+        what = f"is a {type(x).__name__}" if array.ndim == 0 else f"holds {array.dtype}"
+        dense = f"give {name}.toarray()" if hasattr(x, "toarray") else "encode it as numbers first"
+        raise ValueError(f"{name} {what}, not numbers; {dense}")
+    # neither longer numbers nor bytes in another order
+    return array.astype(np.float64 if array.dtype.itemsize > 8 else array.dtype.newbyteorder("="), copy=False)
+
+
+def _of_objects(array: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
+    """Numbers that came as objects, as of data frames with columns of several types."""
+    plain = np.empty(array.shape)
+    for at, value in np.ndenumerate(array):
+        missing = (
+            value is None or str(value) == "<NA>"
+        )  # that of pandas is not equal to itself, nor different
+        if not missing and not isinstance(value, Real | Decimal | np.bool_):
+            raise ValueError(f"{name}{list(at)} is {value!r:.80}, not a number; encode it as numbers first")
+        plain[at] = np.nan if missing else float(value)
+    return plain
+
+
+def _tensor(x: Any, name: str) -> Tensor:
+    if isinstance(x, Tensor):
+        return x.detach()
     # a copy: the caller's array may be read-only or change later
-    return torch.from_numpy(np.ascontiguousarray(array).copy())
+    return torch.from_numpy(np.ascontiguousarray(numbers(x, name)).copy())
 
 
 def _check_finite(x: Tensor, name: str) -> None:
@@ -148,16 +176,19 @@ def _check_finite(x: Tensor, name: str) -> None:
         raise ValueError(f"{name}{list(at)} is {x[at].item()}; remove the row or impute the value")
 
 
-def inputs(x: Any, name: str, dtype: torch.dtype) -> Tensor:
-    """Inputs (rows, ...): floating numbers as `dtype`, integers (tokens) as int64."""
+def inputs(x: Any, name: str, dtype: torch.dtype, *, tokens: bool = True) -> Tensor:
+    """Inputs (rows, ...): floating numbers as `dtype`; integers as int64, or as the others if they are no tokens."""
     a = _tensor(x, name)
     if a.ndim < 1:
         raise ValueError(f"{name} is a single number; it must have one row per example")
     if a.ndim == 1:
-        raise ValueError(f"{name} has shape {tuple(a.shape)}; one feature is a column: use X.reshape(-1, 1)")
+        raise ValueError(
+            f"{name} has shape {tuple(a.shape)}; one feature is a column: use X.reshape(-1, 1), of one row "
+            "X.reshape(1, -1)"
+        )
     if a.is_complex():
         raise ValueError(f"{name} is complex; give real numbers")
-    if a.is_floating_point():
+    if a.is_floating_point() or not tokens:
         _check_finite(a, name)
         a = a.to(dtype)
         _check_overflow(a, name, dtype)

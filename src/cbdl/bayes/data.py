@@ -30,6 +30,7 @@ def prepare(
     stream: bool | None = None,
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
+    tokens: bool = True,
 ) -> Data | Stream:
     """Arrays, tensors, a torch Dataset or DataLoader as training data; a ValueError says what is wrong and where.
 
@@ -37,6 +38,7 @@ def prepare(
     features), per channel (rows, channels, height, width...); integers (tokens) stay as they are. Targets
     "real" are standardised per coordinate.
 
+    `tokens`: False for more rows of inputs that are numbers, of which these may all be whole.
     `stream`: True fetches a Dataset's or DataLoader's rows anew in every epoch (`cbdl.bayes.stream.Source` says what
     of a DataLoader is used), False reads them once into memory. None: a DataLoader is streamed, a Dataset is read.
     The standardisation of a stream comes from at most 4096 of its rows, picked at random once for all.
@@ -51,7 +53,8 @@ def prepare(
         a, b = look(source, space, dtype)
     else:
         given = border.pair(x, y, "")
-        a, b = border.inputs(given[0], "X", dtype), border.targets(given[1], "y", space, dtype)
+        a = border.inputs(given[0], "X", dtype, tokens=tokens)
+        b = border.targets(given[1], "y", space, dtype)
     border.check_rows(a, b, "X", "y")
     if a.shape[0] == 0:
         raise ValueError(f"X has shape {tuple(a.shape)}: 0 rows; there is nothing to learn from")
@@ -79,7 +82,8 @@ def _validation(validation: Any, data: Data, space: str, dtype: torch.dtype) -> 
     if not isinstance(validation, tuple | list) or len(validation) != 2:
         raise ValueError("validation must be a pair (X, y), a Dataset or a DataLoader")
     inputs, targets = border.pair(validation[0], validation[1], "validation ")
-    a, b = border.inputs(inputs, "validation X", dtype), border.targets(targets, "validation y", space, dtype)
+    a = border.inputs(inputs, "validation X", dtype, tokens=not data.x.is_floating_point())
+    b = border.targets(targets, "validation y", space, dtype)
     border.check_rows(a, b, "validation X", "validation y")
     if a.shape[0] == 0:
         raise ValueError("validation X has 0 rows; leave validation out or give rows")
@@ -92,18 +96,22 @@ def _validation(validation: Any, data: Data, space: str, dtype: torch.dtype) -> 
     return Data(data.inputs(a), data.targets(b), data.inputs, data.targets)
 
 
-def as_input(x: Any, dtype: torch.dtype) -> Tensor:
+def as_input(x: Any, dtype: torch.dtype, tokens: bool = False) -> Tensor:
     """Inputs to predict for, checked as the training inputs were; not yet standardised.
 
     Of a Dataset or DataLoader the inputs, in the order of the dataset, whether its items are inputs or pairs.
+    `tokens`: whether the training inputs were.
     """
-    return border.inputs(border.inputs_alone(x), "X", dtype)
+    a = border.inputs(border.inputs_alone(x), "X", dtype, tokens=tokens)
+    if tokens and a.is_floating_point():
+        raise ValueError("X holds real numbers; the model was trained on whole ones: give X.astype(int)")
+    return a
 
 
 def new_inputs(x: Any, data: TrainingData, dtype: torch.dtype) -> Tensor:
     """Inputs to predict for, checked and standardised as the training inputs were."""
     held = data.held
-    a = as_input(x, dtype).to(held.x.device)
+    a = as_input(x, dtype, not held.x.is_floating_point()).to(held.x.device)
     if a.shape[1:] != held.x.shape[1:]:
         raise ValueError(
             f"X has rows of shape {tuple(a.shape[1:])}; the model was trained on {tuple(held.x.shape[1:])}"

@@ -70,8 +70,13 @@ def output_shape(network: nn.Module, x: Tensor) -> tuple[int, ...]:
         try:
             out = network(x[:2])
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            whole = (
+                ""
+                if x.is_floating_point()
+                else "; X holds whole numbers, which stay whole: give X.astype(float)"
+            )
             raise ValueError(
-                f"the network does not accept inputs of shape {tuple(x[:2].shape)}: {error}"
+                f"the network does not accept inputs of shape {tuple(x[:2].shape)}: {error}{whole}"
             ) from error
     if not isinstance(out, Tensor):
         raise ValueError(f"the network returned {type(out).__name__}; it must return one tensor (batch, ...)")

@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -199,11 +200,11 @@ def _edge(verdicts: Sequence[Verdict], scales: Sequence[float]) -> str:
     return ""
 
 
-def check_cut(alpha: float) -> None:
+def check_cut(alpha: object) -> None:
     """A ValueError unless alpha is a share."""
-    if not 0 <= alpha <= 1:
+    if not isinstance(alpha, Real) or not 0 <= float(alpha) <= 1:
         raise ValueError(
-            f"plausible is {alpha}; give a share from 0 (every member stays) to 1 (only the likeliest)"
+            f"plausible is {alpha!r}; give a share from 0 (every member stays) to 1 (only the likeliest)"
         )
 
 

@@ -46,7 +46,8 @@ def fit(
         typer.Option(
             metavar="PRIOR",
             help="Once for each prior: normal:LOC:SCALE, laplace:LOC:SCALE, student-t:DF:LOC:SCALE, "
-            "cauchy:LOC:SCALE, horseshoe:SCALE. [default: Student's t (4), scales 1, 2, 4 over the root of the fan-in]",
+            "cauchy:LOC:SCALE, horseshoe:SCALE. [default: Student's t of 4 degrees of freedom, scales "
+            "1, 2, 4 over the root of the fan-in]",
         ),
     ] = None,
     net: Annotated[

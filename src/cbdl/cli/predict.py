@@ -206,7 +206,7 @@ def _many(
         raise UsageError("several tables are answered into a folder; name it with --out")
     folders.check_folder(out)
     todo = folders.jobs(folders.tables(given), out, kind)
-    most = request.options.completions(answers.target_of(answers.described(model)))
+    most = request.options.completions(answers.target_of(answers.of_table(model)))
     pool = Here() if engine is PlaceName.local else Actors()
     outcomes = []
     with shown_files(len(todo), quiet=quiet) as shown:

@@ -173,9 +173,11 @@ def fit(summary: Mapping[str, Any], *, chosen: bool) -> None:
         rows.append(("classes", shortened(summary["classes"])))
     _pairs("Trained", rows)
     held_out = summary["held_out"]
+    _console().print()
     if held_out["rows"]:
-        _console().print()
         _scored(held_out, held_out=True)
+    else:
+        _console().print("No row was held out: nothing here says how good the model is on new rows.")
     _console().print(f"\nNext: cbdl predict {summary['model']} new.csv --out pred.csv")
 
 
@@ -184,13 +186,16 @@ def info(summary: Mapping[str, Any]) -> None:
     size = sum(entry.get("bytes", 0) for entry in summary["files"].values())
     state = "whole and unaltered" if summary["checked"] else "not checked: it needs networks of your own"
     rows = [("files", f"{len(summary['files'])}, {size / 1e6:.1f} MB, {state}")]
-    if extra:
+    if "columns" in extra:  # of a table
         rows += [
             ("task", f"{extra['task']} of {extra['target']}"),
             ("columns", shortened([f"{c['name']} ({_kind(c)})" for c in extra["columns"]], 12)),
         ]
         if extra["classes"]:
             rows.append(("classes", shortened(extra["classes"])))
+    if "estimator" in extra:
+        own = extra["estimator"]
+        rows.append(("estimator", f"{own['kind']} of {many(own['features'], 'feature')}"))
     rows += [
         ("trained on", f"{summary['rows']:g} rows, seed {summary['seed']}"),
         ("members", str(summary["members"])),

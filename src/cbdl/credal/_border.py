@@ -52,6 +52,8 @@ def float64(x: ArrayLike, name: str) -> Tensor:
             raise ValueError(f"{name} is complex; give real numbers")
         x = x.detach()
         return (x.cpu() if x.device.type == "mps" else x).to(torch.float64)
+    if isinstance(x, np.ma.MaskedArray):  # what is behind a mask is not known
+        x = np.ma.filled(x.astype(np.float64), np.nan)
     try:
         array = np.array(x, dtype=np.float64, order="C")
     except (TypeError, ValueError) as error:
@@ -169,10 +171,15 @@ def check_alpha(alpha: float) -> float:
     >>> check_alpha(0.05)
     0.05
     """
-    alpha = float(alpha)
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha is {alpha:g}; it must lie strictly between 0 and 1 (0.05: a 95 % region)")
-    return alpha
+    try:
+        share = float(alpha)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"alpha is {alpha!r:.80}; give one number between 0 and 1 (0.05: a 95 % region)"
+        ) from None
+    if not 0 < share < 1:
+        raise ValueError(f"alpha is {share:g}; it must lie strictly between 0 and 1 (0.05: a 95 % region)")
+    return share
 
 
 def log_survival_of(level: ArrayLike | None, log_survival: ArrayLike | None, batch: torch.Size) -> Tensor:

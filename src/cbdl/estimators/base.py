@@ -23,7 +23,7 @@ from cbdl.bayes.methods.begun import after
 from cbdl.credal import CredalSet, Region
 from cbdl.estimators import saved
 from cbdl.estimators.networks import Architecture
-from cbdl.estimators.weights import Floats, merged
+from cbdl.estimators.weights import Floats, check_unmasked, merged
 from cbdl.evaluate.conformal import Conformity, conformity
 from cbdl.model import CBDL, load
 from cbdl.nets.scores import Columns
@@ -105,6 +105,7 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
         - `y`: their outcomes
         """
         check_is_fitted(self)
+        check_unmasked(X=X, y=y)
         X, y = validate_data(self, X, y, reset=False, dtype=np.float64, **self._target_checks)
         self.conformity_ = conformity(averaged(self._sets(X)), self._outcomes(y))
         return self
@@ -188,7 +189,14 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _rows(self, X: Any) -> Floats:
         check_is_fitted(self)
-        rows: Floats = validate_data(self, X, reset=False, dtype=np.float64)
+        check_unmasked(X=X)
+        rows: Floats = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+        gone = np.argwhere(np.isnan(rows))
+        if len(gone):
+            raise ValueError(
+                f"Input X contains NaN, at X{gone[0].tolist()}; fill it in, or ask model_.predict_missing(X), which "
+                "answers with the hull over all that it could be"
+            )
         return rows
 
     def _sets(self, rows: Floats) -> CredalSet:

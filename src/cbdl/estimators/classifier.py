@@ -18,7 +18,7 @@ from cbdl.bayes.priors import PriorLike
 from cbdl.estimators import saved
 from cbdl.estimators.base import Credal
 from cbdl.estimators.networks import Architecture, factories
-from cbdl.estimators.weights import Floats, class_weights, sample_weights
+from cbdl.estimators.weights import Floats, check_unmasked, class_weights, sample_weights
 from cbdl.nets.scores import Columns
 
 
@@ -107,6 +107,7 @@ class CredalClassifier(ClassifierMixin, Credal):  # type: ignore[misc]
 
         - `sample_weight`: (rows,): how often each row counts; None: once
         """
+        check_unmasked(X=X, y=y)
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)

@@ -19,7 +19,7 @@ from cbdl.bayes.priors import PriorLike
 from cbdl.credal import CredalSet, Region
 from cbdl.estimators.base import Credal
 from cbdl.estimators.networks import Architecture, factories
-from cbdl.estimators.weights import Floats, sample_weights
+from cbdl.estimators.weights import Floats, check_unmasked, sample_weights
 from cbdl.evaluate.conformal import Conformity
 from cbdl.model import CBDL
 from cbdl.nets.scores import Columns
@@ -108,7 +108,10 @@ class CredalRegressor(RegressorMixin, Credal):  # type: ignore[misc]
 
         - `sample_weight`: (rows,): how often each row counts; None: once
         """
+        check_unmasked(X=X, y=y)
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+        if y.dtype.kind in "Mm":
+            raise ValueError("y holds dates or lengths of time; give numbers, such as the days until then")
         self._noises()
         weights = sample_weights(sample_weight, len(X))
         targets = np.asarray(y, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Weights of rows and of classes, as scikit-learn has them."""
+"""What scikit-learn gives beside plain arrays: weights of rows and of classes, and masks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,14 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array
 
 Floats: TypeAlias = NDArray[np.float64]
+
+
+def check_unmasked(**arrays: Any) -> None:
+    """A ValueError where a value is behind a mask, which scikit-learn takes for known."""
+    for name, array in arrays.items():
+        if np.ma.is_masked(array):
+            at = np.argwhere(np.ma.getmaskarray(array))[0].tolist()
+            raise ValueError(f"{name}{at} is masked; remove the row or impute the value")
 
 
 def sample_weights(given: Any, rows: int) -> Floats | None:

@@ -29,6 +29,8 @@ def build_mlp(
 ) -> nn.Module:
     if activation not in _ACTIVATIONS:
         raise ValueError(f"activation is {activation!r}; give one of {', '.join(sorted(_ACTIVATIONS))}")
+    if isinstance(hidden, int):
+        raise ValueError(f"hidden is {hidden}; give the width of each hidden layer, as in ({hidden},)")
     if len(hidden) > MOST_LAYERS:
         raise ValueError(f"hidden has {len(hidden)} layers; give at most {MOST_LAYERS}")
     sizes = (inputs, *hidden, outputs)

@@ -42,7 +42,7 @@ class Border:
         """Further rows, in the units that were learned from."""
         if self.space == "classes":
             X, y, _ = by_number(X, y, self.labels)
-        data = self.training(X, y, standardize=False)
+        data = self.training(X, y, standardize=False, tokens=learned.integers)
         # the units may be finer than the networks
         return data.in_units(
             *(unit.to(self.device, self.dtype) for unit in (learned.inputs, learned.targets))
@@ -51,7 +51,7 @@ class Border:
     def inputs(self, X: Any, learned: Learned) -> Tensor:
         """Rows to answer, in the units that were learned from."""
         unit = learned.inputs.loc.dtype  # that of the training, which may be finer than that of the networks
-        x = as_input(X, unit).to(self.device)
+        x = as_input(X, unit, learned.integers).to(self.device)
         if tuple(x.shape[1:]) != learned.row:
             raise ValueError(
                 f"X has rows of shape {tuple(x.shape[1:])}; the model was trained on {learned.row}"

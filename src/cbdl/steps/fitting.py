@@ -118,7 +118,7 @@ def verdict(
     if judgement.edge:
         warnings.warn(judgement.edge, GridWarning, stacklevel=4)
     if verbose:
-        print(judgement, file=sys.stderr)
+        print(replace(judgement, edge=""), file=sys.stderr)  # of which the warning tells
     return judgement
 
 

@@ -18,6 +18,7 @@ from cbdl.bayes import tails
 from cbdl.bayes.cohort import Member
 from cbdl.bayes.learned import Chains, Learned, Part
 from cbdl.bayes.loo import TRUSTED, leave_one_out, scores
+from cbdl.bayes.plausible import check_cut
 from cbdl.bayes.rows import Data
 from cbdl.bayes.sharpness import by_chains, fit
 from cbdl.bayes.tails import Tail
@@ -87,6 +88,7 @@ def folds_for(calibration: str | None, plausible: float) -> int:
     """How many folds a table needs to calibrate, and to tell who is plausible."""
     if calibration is not None and calibration not in ("auto", "weights", "folds"):
         raise ValueError(f'calibration is {calibration!r}; give "auto", "weights", "folds" or None')
+    check_cut(plausible)
     needed = calibration in ("auto", "folds") or (calibration is None and plausible > 0)
     return FOLDS if needed else 0
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from cbdl.bayes import border
 from cbdl.bayes.cohort import Member
 from cbdl.bayes.learned import Learned
 from cbdl.bayes.rows import Data, TrainingData
@@ -148,17 +149,27 @@ def completions(
             f"predict_missing is for rows of numbers; this model has inputs of shape {learned.row}"
         )
     array = X if encoder is None else encoder.array(X, gaps=True)
-    x = array.detach().cpu().double().numpy() if isinstance(array, Tensor) else np.asarray(array, np.float64)
+    wide = array.detach().cpu().numpy() if isinstance(array, Tensor) else border.numbers(array, "X")
+    x = wide.astype(np.float64)
     if x.ndim != 2 or x.shape[1:] != learned.row:
-        raise ValueError(f"X has shape {x.shape}; the model was trained on rows of shape {learned.row}")
+        one = "; one row is X.reshape(1, -1)" if x.ndim == 1 else ""
+        raise ValueError(f"X has shape {x.shape}; the model was trained on rows of shape {learned.row}{one}")
     if choices is None and encoder is not None:
         choices = encoder.choices
     if choices is None:
         choices = () if quantiles is None else quantile_choices(quantiles.double().numpy())
+    _check_choices(choices)
     named = [f for choice in choices for f in choice.features]
     if len(set(named)) < len(named) or not set(named) <= set(range(x.shape[1])):
         raise ValueError(f"choices name the features {named}; each of 0, ..., {x.shape[1] - 1} at most once")
     return complete(x, choices, most, learned.seed)
+
+
+def _check_choices(choices: object) -> None:
+    if not isinstance(choices, Sequence) or not all(isinstance(choice, Choice) for choice in choices):
+        raise ValueError(
+            f"choices is {choices!r:.80}; give a list of what features could be: cbdl.missing.Choice(features, values)"
+        )
 
 
 def quantile_choices(quantiles: Floats) -> tuple[Choice, ...]:

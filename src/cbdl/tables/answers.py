@@ -20,8 +20,17 @@ from cbdl.prediction import FORMS, Form, averaged
 from cbdl.steps.missing import MOST
 from cbdl.store import ModelError, read_manifest
 from cbdl.tables.cells import Spelling
-from cbdl.tables.columns import check_range, other_sign
-from cbdl.tables.encoding import Column, Encoded, choices, encode_rows, filled, from_json, to_json
+from cbdl.tables.columns import check_range
+from cbdl.tables.encoding import (
+    Column,
+    Encoded,
+    check_present,
+    choices,
+    encode_rows,
+    filled,
+    from_json,
+    to_json,
+)
 from cbdl.tables.errors import TableError, UsageError
 from cbdl.tables.files import ROWS, Chunk, Dialect, Floats, chunks, names
 from cbdl.tables.side_by_side import in_order
@@ -58,9 +67,7 @@ class Trained:
     @classmethod
     def load(cls, folder: str | Path) -> Trained:
         """The model that `cbdl fit` wrote as `folder`."""
-        extra = described(folder)
-        if "columns" not in extra:
-            raise TableError(f"{folder} was not trained from a table; use it from Python: cbdl.load")
+        extra = of_table(folder)
         target = target_of(extra)
         # answers need no more than six digits of their networks, which in single precision are several times as fast
         return cls(
@@ -102,6 +109,14 @@ def described(folder: str | Path) -> Mapping[str, Any]:
         what = "is not a folder" if Path(folder).exists() else "does not exist"
         raise UsageError(f"the model {folder} {what}; name a folder that cbdl fit wrote")
     extra: Mapping[str, Any] = read_manifest(folder)["extra"]
+    return extra
+
+
+def of_table(folder: str | Path) -> Mapping[str, Any]:
+    """The same of a model that was trained from a table; a TableError of another."""
+    extra = described(folder)
+    if "columns" not in extra:
+        raise TableError(f"{folder} was not trained from a table; use it from Python: cbdl.load")
     return extra
 
 
@@ -230,12 +245,7 @@ def with_gaps(
     trained: Trained, chunk: Chunk, options: Options, first: int, here: Collection[str] | None = None
 ) -> Encoded:
     """The rows of a chunk as numbers, nan where a value is missing or was never seen."""
-    absent = [c.name for c in trained.columns if c.name not in chunk]
-    if absent:
-        raise UsageError(
-            f"the table has no column {absent[0]!r}, which the model was trained with; it has "
-            f"{', '.join(here or chunk)}{other_sign(here or chunk)}"
-        )
+    check_present(trained.columns, chunk, here or chunk)
     rows = encode_rows(trained.columns, chunk, first)
     if options.unknown == "error" and rows.unknown.any():
         raise _not_seen(trained.columns, chunk, rows.unknown, first)
@@ -381,11 +391,15 @@ def _of_sets(trained: Trained, credal: CredalSet, options: Options) -> dict[str,
 
 
 def decisions(credal: CredalSet, rule: Decision | None) -> npt.NDArray[Any]:
-    """(rows,): the best outcome in the worst case, or the likeliest class or the mean of the centre of the set."""
+    """(rows,): the best outcome in the worst case, or the likeliest class or the mean of the centre of the set.
+
+    Of classes that are as good in the worst case, the likeliest of the centre: rows that are alike are answered alike.
+    """
     means = np.asarray(credal.mean()).mean(1)
     classes = means.ndim > 1
     if rule == "maximin" or (rule is None and classes):
-        return np.asarray(credal.decide("maximin", single=True))
+        best = np.asarray(credal.decide("maximin", single=not classes))
+        return np.where(best, means, -1.0).argmax(-1) if classes else best
     return np.asarray(means.argmax(-1) if classes else means)
 
 

@@ -48,22 +48,26 @@ FORMATS = (
     "%Y-%m-%dT%H:%M:%S%z",
     "%Y-%m-%dT%H:%M:%S.%f%z",
     "%Y%m%d",
-    "%Y/%m/%d",
-    "%d.%m.%Y",
-    "%d.%m.%Y %H:%M",
-    "%d/%m/%Y",
-    "%m/%d/%Y",
-    "%d/%m/%Y %H:%M",
-    "%m/%d/%Y %H:%M",
-    "%d-%m-%Y",
-    "%d.%m.%y",
-    "%d/%m/%y",
-    "%m/%d/%y",
-    "%d %b %Y",
-    "%d-%b-%Y",
-    "%d %B %Y",
-    "%b %d, %Y",
-    "%B %d, %Y",
+    *(
+        f"{day}{time}"
+        for day in (
+            "%Y/%m/%d",
+            "%d.%m.%Y",
+            "%d/%m/%Y",
+            "%m/%d/%Y",
+            "%d-%m-%Y",
+            "%m-%d-%Y",
+            "%d.%m.%y",
+            "%d/%m/%y",
+            "%m/%d/%y",
+            "%d %b %Y",
+            "%d-%b-%Y",
+            "%d %B %Y",
+            "%b %d, %Y",
+            "%B %d, %Y",
+        )
+        for time in ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+    ),
 )
 """Ways to write a date that are told by themselves."""
 TIMES = ("%H:%M", "%H:%M:%S")
@@ -205,6 +209,18 @@ def texts(column: Any) -> tuple[npt.NDArray[np.int64], list[str]]:
     return place[codes], list(known)
 
 
+def same_truth(words: Iterable[str]) -> dict[str, str]:
+    """Other ways to write two words that mean true and false, to the words; pandas, databases and R have their own.
+
+    >>> same_truth(["False", "True"])["TRUE"], same_truth(["no", "yes"])
+    ('True', {})
+    """
+    plain = {word.lower(): word for word in words}
+    if plain.keys() != {"true", "false"}:
+        return {}
+    return {way: word for lower, word in plain.items() for way in (lower, lower.title(), lower.upper())}
+
+
 def is_date(column: Any) -> bool:
     """Whether a column holds moments or times of the day; lengths of time are numbers."""
     return bool(pa.types.is_temporal(column.type)) and not pa.types.is_duration(column.type)
@@ -306,7 +322,10 @@ def words_for_missing(column: Any) -> dict[str, int]:
 
 def formats(values: Sequence[str]) -> list[str]:
     """The ways to read all the values as dates."""
-    first = [form for form in FORMATS if values and parsed(values[0], form) is not None]
+    # most words are no dates, which this tells sooner
+    if not values or not any(c.isdigit() for c in values[0]):
+        return []
+    first = [form for form in FORMATS if parsed(values[0], form) is not None]
     return [form for form in first if all(parsed(v, form) is not None for v in values)]
 
 
@@ -316,7 +335,7 @@ def parsed(text: str, form: str) -> datetime | None:
     for one in (form,) if form else ISO:
         try:
             moment = datetime.strptime(text, one)
-        except ValueError:
+        except (ValueError, re.error):  # no such date, or no such form
             continue
         return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
     return None

@@ -7,7 +7,7 @@ those that it will meet.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +18,9 @@ import pyarrow as pa
 from cbdl.steps.missing import QUANTILES
 from cbdl.tables import cells
 from cbdl.tables.cells import Decimal, Spelling
-from cbdl.tables.encoding import Column, encode, features
-from cbdl.tables.errors import TableError, UsageError, named
-from cbdl.tables.files import Chunk, Floats
+from cbdl.tables.encoding import Column, encode, features, other_sign
+from cbdl.tables.errors import TableError, UsageError, named, on_line
+from cbdl.tables.files import ROW_NUMBERS, Chunk, Floats
 from cbdl.tables.gaps import check_missing, filled_words
 
 __all__ = ["Column", "Meaning", "Wishes", "check_names", "check_range", "encode", "learn", "learn_columns"]
@@ -39,8 +39,8 @@ LEAST_SPREAD: float = float(np.finfo(np.float64).tiny) ** 0.5 * 1e6
 """Numbers that vary by less than this have squares of differences that vanish."""
 _MEASURED = re.compile(r"([-+]?\d[\d.,]*) ?([^\d\s.,+-][^\d\s]{0,7})")
 """A number with a unit behind it."""
-_PRICED = re.compile(r"([A-Z]{3}) ([-+]?\d[\d.,]*)")
-"""A number with the letters of a currency before it."""
+_PRICED = re.compile(r"([A-Z]{3} |[A-Z]{0,2}[$\u00a2-\u00a5\u20a0-\u20cf] ?)([-+]?\d[\d.,]*)")
+"""A number with the letters or the sign of a currency before it."""
 _IDENTIFIER = re.compile(r"(?i)^(id|uuid|guid|index|row|unnamed: ?\d*|.*[ _-]id|.*Id)$")
 
 Rows = npt.NDArray[np.intp]
@@ -95,15 +95,14 @@ def check_names(table: Chunk, target: str, wishes: Wishes) -> list[str]:
         both = [name for name in names if name in wishes.drop]
         if both:
             raise UsageError(f"{option} {both[0]}: --drop leaves that column out; say one of the two")
-    left = [n for n in table if n != target and n not in wishes.drop]
+    left = [
+        n
+        for n in table
+        if n != target and n not in wishes.drop and (n in wishes.use or not ROW_NUMBERS.fullmatch(n))
+    ]
     if not left:
         raise UsageError(f"no column is left to learn from{other_sign(table)}")
     return left
-
-
-def other_sign(names: Collection[str]) -> str:
-    """A hint for a table of one column, which may be several."""
-    return "; if values are set apart by another sign, say --delimiter" if len(names) == 1 else ""
 
 
 def learn(table: Chunk, names: Sequence[str], rows: Rows, wishes: Wishes) -> Meaning:
@@ -180,12 +179,13 @@ def _learn(name: str, cell: Any, rows: Rows, wishes: Wishes, formats: dict[str, 
         return _date(name, cell, rows, formats.get(name), name in formats)
     if pa.types.is_nested(cell.type):
         raise TableError(
-            f"column {name!r} holds lists or records; make columns of their parts, or leave it out with --drop {name}"
+            f"column {name!r} holds lists or records; make columns of their parts, or leave it out with --drop "
+            f"{on_line(name)}"
         )
     if cells.is_bytes(cell) and (odd := cells.as_words(cell)[1]).any():
         raise TableError(
             f"column {name!r}, row {rows[int(odd.argmax())] + 1}: bytes that are no text (UTF-8); write words or "
-            f"numbers, or leave the column out with --drop {name}"
+            f"numbers, or leave the column out with --drop {on_line(name)}"
         )
     quick = cells.plain_numbers(cell, wishes.decimal)
     if quick is not None:
@@ -193,10 +193,10 @@ def _learn(name: str, cell: Any, rows: Rows, wishes: Wishes, formats: dict[str, 
     place, words = cells.texts(cell)
     if not words:
         raise TableError(
-            f"column {name!r} has no value in the training rows; leave it out with --drop {name}"
+            f"column {name!r} has no value in the training rows; leave it out with --drop {on_line(name)}"
         )
     if not pa.types.is_boolean(cell.type):
-        remedy = f"leave it empty if it is not known, or leave the column out with --drop {name}"
+        remedy = f"leave it empty if it is not known, or leave the column out with --drop {on_line(name)}"
         spelling = spelling_of(f"column {name!r}", words, place, rows, wishes.decimal, remedy)
         if spelling is not None:
             return _number(name, cells.numbers(cell, spelling)[0], spelling, name in wishes.use)
@@ -227,6 +227,13 @@ def spelling_of(
     read = [[way.number(w) is not None for w in words] for way in guess]
     counts = np.bincount(place[place >= 0], minlength=len(words))
     best = max(read, key=lambda known: int(counts[known].sum()))
+    if all(best):
+        first = rows[int((place == 0).argmax())] + 1
+        sign = "point" if decimal == "." else "comma"
+        raise TableError(
+            f"{what}, row {first}: {words[0]!r} is no number with a decimal {sign}; leave --decimal {decimal} out: "
+            "each column tells its own"
+        )
     by_rows = 2 * int(counts[best].sum()) > int(counts.sum())
     if by_rows or 2 * sum(best) > max(len(words), 2 * FEW):
         at = int(np.flatnonzero(np.array([*best, True])[place] == 0)[0])
@@ -241,7 +248,7 @@ def _number(name: str, values: Floats, spelling: Spelling, trusted: bool) -> Col
     known = values[~np.isnan(values)]
     if not len(known):
         raise TableError(
-            f"column {name!r} has no value in the training rows; leave it out with --drop {name}"
+            f"column {name!r} has no value in the training rows; leave it out with --drop {on_line(name)}"
         )
     least, most = float(known.min()), float(known.max())
     if least == most:
@@ -249,22 +256,23 @@ def _number(name: str, values: Floats, spelling: Spelling, trusted: bool) -> Col
     if max(most, -least) > SINGLE:
         raise TableError(
             f"column {name!r} holds {max(most, -least):g}, too large a number to compute with; correct it, or leave "
-            f"the column out with --drop {name}"
+            f"the column out with --drop {on_line(name)}"
         )
     if too_narrow(least, most):
         raise TableError(
             f"column {name!r} varies by {most - least:.2g}, too little to compute with; give it in a smaller unit, or "
-            f"leave it out with --drop {name}"
+            f"leave it out with --drop {on_line(name)}"
         )
     if not trusted and (why := _is_identifier(name, known)):
         raise TableError(
             f"column {name!r} {why}; an identifier teaches nothing about new rows: leave it out with "
-            f"--drop {name}, or insist with --use {name}"
+            f"--drop {on_line(name)}, or insist with --use {on_line(name)}"
         )
     if not trusted and _are_dates(known):
         raise TableError(
             f"column {name!r} holds dates ({most:.0f}): use their parts (year, month, day, weekday, hour) with --date "
-            f"{name}, leave the column out with --drop {name}, or insist on numbers with --use {name}"
+            f"{on_line(name)}, leave the column out with --drop {on_line(name)}, or insist on numbers with --use "
+            f"{on_line(name)}"
         )
     # an element of the column, not a mean of two: whole numbers stay whole
     middle, *quantiles = np.quantile(known, (0.5, *QUANTILES), method="lower").tolist()
@@ -314,12 +322,19 @@ def _category(name: str, place: npt.NDArray[np.int64], words: list[str], trusted
     if len(words) == 1:
         return None
     present = place[place >= 0]
+    if len(words) > LEVELS or (not trusted and len(words) > FEW):
+        measured = numbers_with_unit(words)
+        if measured:
+            insist = f", or insist on words with --use {on_line(name)}" if len(words) <= LEVELS else ""
+            raise TableError(
+                f"column {name!r} holds {measured}: write the numbers alone, or leave the column out with --drop "
+                f"{on_line(name)}{insist}"
+            )
     if len(words) > LEVELS or (not trusted and len(words) > max(FEW, len(present) // 2)):
-        _check_units(name, words)
         _check_times(name, words)
         raise TableError(
             f"column {name!r} holds text with {len(words)} different values in {len(present)} rows; that is a name "
-            f"rather than a category: leave it out with --drop {name}"
+            f"rather than a category: leave it out with --drop {on_line(name)}"
         )
     counts = np.bincount(present, minlength=len(words))
     levels = tuple(sorted(words))
@@ -327,16 +342,18 @@ def _category(name: str, place: npt.NDArray[np.int64], words: list[str], trusted
     return Column(name, "category", levels, often)
 
 
-def _check_units(name: str, words: Sequence[str]) -> None:
-    """Numbers that all have the same word or sign beside them."""
+def numbers_with_unit(words: Sequence[str]) -> str:
+    """That the words are numbers which all have the same word or sign beside them, or nothing.
+
+    >>> numbers_with_unit(["1.2 kg", "3 kg"]), numbers_with_unit(["12a", "12b"])
+    ("numbers with 'kg' behind each ('1.2 kg')", '')
+    """
     for form, unit, side in ((_MEASURED, 2, "behind"), (_PRICED, 1, "before")):
         parts = [form.fullmatch(word.strip()) for word in words]
-        units = {part[unit] for part in parts if part is not None}
+        units = {part[unit].strip() for part in parts if part is not None}
         if all(parts) and len(units) == 1:
-            raise TableError(
-                f"column {name!r} holds numbers with {units.pop()!r} {side} each ({words[0]!r}): write the numbers "
-                f"alone, or leave the column out with --drop {name}"
-            )
+            return f"numbers with {units.pop()!r} {side} each ({words[0]!r})"
+    return ""
 
 
 def _check_times(name: str, words: Sequence[str]) -> None:
@@ -344,8 +361,8 @@ def _check_times(name: str, words: Sequence[str]) -> None:
     for form in cells.TIMES:
         if all(cells.parsed(word, form) is not None for word in words):
             raise TableError(
-                f"column {name!r} holds times of the day ({words[0]!r}): use the hour with --date {name}:{form}, or "
-                f"leave the column out with --drop {name}"
+                f"column {name!r} holds times of the day ({words[0]!r}): use the hour with --date "
+                f"{on_line(f'{name}:{form}')}, or leave the column out with --drop {on_line(name)}"
             )
 
 
@@ -353,15 +370,15 @@ def _check_dates(name: str, words: Sequence[str]) -> None:
     if cells.formats(words):
         raise TableError(
             f"column {name!r} holds dates ({words[0]!r}): use their parts (year, month, day, weekday, hour) with "
-            f"--date {name}, or leave the column out with --drop {name}"
+            f"--date {on_line(name)}, or leave the column out with --drop {on_line(name)}"
         )
 
 
 def _date(name: str, cell: Any, rows: Rows, form: str | None, wanted: bool) -> Column | None:
     if not wanted:
         raise TableError(
-            f"column {name!r} holds dates: use their parts (year, month, day, weekday, hour) with --date {name}, or "
-            f"leave the column out with --drop {name}"
+            f"column {name!r} holds dates: use their parts (year, month, day, weekday, hour) with --date "
+            f"{on_line(name)}, or leave the column out with --drop {on_line(name)}"
         )
     if not form and not cells.is_date(cell):
         form = _format(name, cells.texts(cell)[1])

@@ -6,7 +6,7 @@ the column and the row. What a column could have held where it is missing is lea
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from cbdl.steps.missing import Choice
 from cbdl.tables import cells
 from cbdl.tables.cells import PLAIN, Spelling
-from cbdl.tables.errors import TableError, UsageError
+from cbdl.tables.errors import TableError, UsageError, named
 from cbdl.tables.files import Chunk, Floats
 
 Kind = Literal["number", "category", "date"]
@@ -86,14 +86,26 @@ class Encoded:
 def encode_rows(columns: Sequence[Column], table: Chunk, first_row: int = 1) -> Encoded:
     """The columns of `table` as numbers; `first_row` is the number of its first row. A TableError where a cell is
     nonsense; what is missing or was never seen is nan."""
-    absent = [c.name for c in columns if c.name not in table]
-    if absent:
-        raise UsageError(
-            f"the table has no column {absent[0]!r}, which the model was trained with; it has {', '.join(table)}"
-        )
+    check_present(columns, table, table)
     parts = [_encode(c, table[c.name], first_row) for c in columns]
     X, missing, unknown = zip(*parts, strict=True)
     return Encoded(np.concatenate(X, axis=1), np.stack(missing, axis=1), np.stack(unknown, axis=1))
+
+
+def check_present(columns: Sequence[Column], table: Collection[str], here: Collection[str]) -> None:
+    """A UsageError that names all columns which are not in the table; `here`: what it has, to be shown."""
+    absent = [c.name for c in columns if c.name not in table]
+    if absent:
+        one = "column" if len(absent) == 1 else "columns"
+        raise UsageError(
+            f"the table has no {one} {named(absent)}, which the model was trained with; it has "
+            f"{', '.join(here)}{other_sign(here)}"
+        )
+
+
+def other_sign(names: Collection[str]) -> str:
+    """A hint for a table of one column, which may be several."""
+    return "; if values are set apart by another sign, say --delimiter" if len(names) == 1 else ""
 
 
 def encode(columns: Sequence[Column], table: Chunk) -> Floats:
@@ -134,8 +146,9 @@ def _encode(column: Column, cell: Any, first_row: int) -> tuple[Floats, Mask, Ma
 def _levels(column: Column, cell: Any) -> tuple[Floats, Mask, Mask]:
     place, words = cells.texts(cell)
     level = {name: i for i, name in enumerate(column.levels)}
+    level = {way: level[name] for way, name in cells.same_truth(column.levels).items()} | level
     # one row of the table per word, and a last one for what is missing
-    rows = np.full((len(words) + 1, len(level)), np.nan)
+    rows = np.full((len(words) + 1, len(column.levels)), np.nan)
     for i, word in enumerate(words):
         if word in level:
             rows[i] = 0.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 
 class TableError(ValueError):
     """A table that cannot be used as it is; the message names the column and the rows."""
@@ -24,3 +26,12 @@ def named(names: list[str], most: int = 8) -> str:
     """
     line = ", ".join(map(repr, names[:most]))
     return line if len(names) <= most else f"{line} and {len(names) - most} more"
+
+
+def on_line(name: str) -> str:
+    """A name as it is typed on the command line.
+
+    >>> on_line("age"), on_line("age in years")
+    ('age', "'age in years'")
+    """
+    return shlex.quote(name)

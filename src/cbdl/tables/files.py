@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,8 @@ DELIMITERS = ",;\t|"
 """Those that are told apart by the first lines."""
 LINES = 5
 """Lines that are looked at to tell the delimiter."""
+ROW_NUMBERS = re.compile(r"__index_level_\d+__")
+"""What pandas calls the numbers of its rows where they have no name."""
 
 _HINT = re.compile(r'"?(?i:sep)=.?"?(?=[\r\n])')
 """What some programs write above a table to tell others its delimiter."""
@@ -62,8 +64,9 @@ class Dialect:
     encoding: str | None = None
 
     def __post_init__(self) -> None:
-        if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
-            raise UsageError(f"--delimiter is {self.delimiter!r}; give one character, such as ';' or tab")
+        sign = self.delimiter
+        if sign is not None and (len(sign) != 1 or sign in '"\r\n' or not sign.isascii()):
+            raise UsageError(f"--delimiter is {sign!r}; give one character of ASCII, such as ';' or tab")
         if self.encoding is not None:
             try:
                 "".encode(self.encoding)
@@ -149,22 +152,31 @@ def from_frame(frame: Any) -> Chunk:
         raise no_frame
     try:
         table = pa.table(frame)
-    except pa.ArrowInvalid:  # a column of objects of several types
-        table = pa.table({str(name): _of_objects(frame[name]) for name in frame})
-    except TypeError:
-        raise no_frame from None
-    table = table.select([i for i, name in enumerate(table.column_names) if not name.startswith("__index")])
+    except (pa.ArrowException, TypeError, ValueError):  # no frame, or a column that Arrow has no type for
+        columns = getattr(frame, "columns", frame if isinstance(frame, Mapping) else None)
+        if columns is None:
+            raise no_frame from None
+        names = [str(name) for name in columns]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise TableError(f"two columns are named {twice!r}; give columns different names") from None
+        try:
+            table = pa.table({str(name): _of_objects(frame[name]) for name in columns})
+        except TypeError:  # a mapping to what are no columns
+            raise no_frame from None
+    table = table.select([i for i, name in enumerate(table.column_names) if not ROW_NUMBERS.fullmatch(name)])
     if not table.num_rows:
         raise TableError("the data frame has no rows")
     return _columns(table)
 
 
 def _of_objects(values: Iterable[Any]) -> Any:
+    """A column of a data frame value by value, as words where its values are of several types."""
     listed = list(values)
     try:
         return pa.array(listed, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.array([None if v is None or v != v else str(v) for v in listed], pa.string())
+    except pa.ArrowException:
+        return pa.array([None if v is None else str(v) for v in listed], pa.string())
 
 
 def _columns(table: Any) -> Chunk:
@@ -217,6 +229,7 @@ class _Header:
                 start = "".join(line for line, _ in zip(file, range(LINES), strict=False))
         except UnicodeError as error:
             raise _not_text(path, encoding, error) from None
+        start = start.removeprefix("\ufeff")  # the mark of an encoding that was named by hand
         hint = _HINT.match(start)
         if hint is not None:
             raise TableError(
@@ -274,7 +287,13 @@ def _checked(path: Path, header: list[str]) -> list[str]:
         raise TableError(f"{path} is empty; its first line must name the columns")
     for i, name in enumerate(header, start=1):
         if not name:
-            raise TableError(f"{path}: column {i} has no name; give it one in the first line")
+            ends = {
+                1: ", or write the table without row numbers",
+                len(header): ", or end lines without a delimiter",
+            }
+            raise TableError(
+                f"{path}: column {i} has no name; give it one in the first line{ends.get(i, '')}"
+            )
         if header.index(name) + 1 != i:
             raise TableError(f"{path}: two columns are named {name!r}; give columns different names")
     return header
@@ -374,6 +393,8 @@ def _parquet_file(path: Path) -> Any:
 
     try:
         return parquet.ParquetFile(path)
+    except pa.ArrowNotImplementedError as error:
+        raise TableError(f"{path} has columns that cannot be read: {error}; give them another type") from None
     except (OSError, ValueError) as error:
         raise TableError(f"{path} is not a Parquet file: {error}") from None
 
@@ -386,5 +407,5 @@ def _parquet(path: Path, rows: int, only: Collection[str] | None) -> Iterator[An
         for batch in file.iter_batches(batch_size=rows, columns=wanted):
             if batch.num_rows:
                 yield batch
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, pa.ArrowNotImplementedError) as error:
         raise TableError(f"{path} is not a Parquet file: {error}") from None

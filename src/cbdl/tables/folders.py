@@ -17,8 +17,8 @@ from cbdl import store
 from cbdl.engines.pools import Lost, Pool
 from cbdl.tables import answering, writing
 from cbdl.tables.answering import Counts, Request
-from cbdl.tables.answers import Trained, described
-from cbdl.tables.errors import TableError, UsageError
+from cbdl.tables.answers import Trained, of_table
+from cbdl.tables.errors import UsageError
 from cbdl.tables.files import PARQUET
 from cbdl.tables.folder_log import Entry, Head, Log, Version, opened
 
@@ -147,8 +147,7 @@ def answer(
     kind: writing.Kind | None = None,
 ) -> Iterator[Answered]:
     """Every table with what became of it, first those that were answered before; its log is kept in `out`."""
-    if "columns" not in described(model):
-        raise TableError(f"{model} was not trained from a table; use it from Python: cbdl.load")
+    of_table(model)
     head = Head.of(store.fingerprint(model), answering.described(request), kind)
     out.mkdir(exist_ok=True)
     with opened(out, head, [job.out for job in todo]) as log:

@@ -32,7 +32,9 @@ class TableInputs:
         """The inputs as numbers; what is no data frame comes back as it is."""
         if isinstance(X, np.ndarray | Tensor | list | tuple | Dataset | DataLoader):
             return X
-        rows = encode_rows(self.columns, from_frame(X))
+        frame = from_frame(X)
+        # a table's names were read without the spaces around them
+        rows = encode_rows(self.columns, {name.strip(): cell for name, cell in frame.items()} | frame)
         check_range(self.columns, rows.X)
         lost = np.argwhere(rows.missing | rows.unknown)
         if len(lost) and not gaps:
@@ -77,6 +79,7 @@ def load(
     """
     loaded = model.load(path, nets, device=device)
     extra = read_manifest(path)["extra"]
+    loaded.meaning = extra
     if isinstance(extra, dict) and "columns" in extra and "task" in extra:
         loaded.encoder = TableInputs(from_json(extra["columns"]))
         if extra["task"] == "classification":

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from cbdl.tables import cells
 from cbdl.tables.encoding import Column
-from cbdl.tables.errors import TableError, many, named
+from cbdl.tables.errors import TableError, many, named, on_line
 from cbdl.tables.files import Chunk
 
 
@@ -21,7 +21,7 @@ def check_missing(table: Chunk, names: Sequence[str], impute: bool) -> None:
     size = len(next(iter(table.values())))
     void = [name for name, at in gone.items() if len(at) == size]
     if void:
-        drop = " ".join(f"--drop {name}" for name in void)
+        drop = " ".join(f"--drop {on_line(name)}" for name in void)
         one = len(void) == 1
         raise TableError(
             f"{'column' if one else 'columns'} {named(void)} {'has' if one else 'have'} no value at all; leave "

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from cbdl.tables import cells
 from cbdl.tables.cells import PLAIN, Decimal, Spelling
-from cbdl.tables.columns import LEVELS, spelling_of, too_narrow, too_wide
+from cbdl.tables.columns import LEVELS, numbers_with_unit, spelling_of, too_narrow, too_wide
 from cbdl.tables.errors import TableError, named
 from cbdl.tables.files import Floats
 from cbdl.tables.gaps import read_as_missing
@@ -38,10 +38,17 @@ class Target:
         """(rows,): labels 0, ..., J - 1, or numbers; a TableError at an outcome that the model cannot predict."""
         if self.task == "regression":
             values, bad = cells.numbers(cell, self.spelling)
-            bad = bad | np.isnan(values)
+            gone = np.isnan(values) & ~bad
         else:
             values = self._labels(cell)
-            bad = values < 0
+            gone = cells.missing(cell)
+            bad = (values < 0) & ~gone
+        if gone.any():
+            at = int(gone.argmax())
+            raise TableError(
+                f"the target {self.name!r} is missing in row {first_row + at}; remove such rows"
+                f"{read_as_missing(cell)}"
+            )
         if bad.any():
             at = int(bad.argmax())
             known = named(list(self.classes)) if self.classes else "finite numbers"
@@ -81,6 +88,7 @@ class Target:
 
     def _labels(self, cell: Any) -> Labels:
         by_name: dict[Any, int] = {c: i for i, c in enumerate(self.classes)}
+        by_name = {way: by_name[c] for way, c in cells.same_truth(self.classes).items()} | by_name
         by_number = {number_of(c, self.spelling): i for i, c in enumerate(self.classes)}
         by_number.pop(None, None)
         place, words = cells.texts(cell)
@@ -189,6 +197,12 @@ def _decimals(values: Floats) -> int | None:
 def _words(name: str, task: str, words: list[str], rows: int) -> Target:
     if len(words) < 2:
         raise TableError(f"the target {name!r} is {words[0]!r} in every row; there is nothing to tell apart")
+    measured = numbers_with_unit(words) if task == "auto" else ""
+    if measured and (len(words) > FEW or any(set(word) & set(".,") for word in words)):
+        raise TableError(
+            f"the target {name!r} holds {measured}: write the numbers alone; if these are classes, say --task "
+            "classification"
+        )
     if task == "auto" and (len(words) > LEVELS or (len(words) > FEW and 4 * len(words) > rows)):
         raise TableError(
             f"the target {name!r} holds text with {len(words)} different values in {rows} rows; are these classes? "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import TypeAlias
 
 import torch
@@ -33,14 +34,27 @@ class Family:
 
 def check_positive(owner: object, **values: float) -> None:
     for name, value in values.items():
-        if not (math.isfinite(value) and value > 0):
-            raise ValueError(f"{type(owner).__name__}: {name} is {value:g}; it must be positive and finite")
+        if not (_is_finite(value) and value > 0):
+            raise ValueError(
+                f"{type(owner).__name__}: {name} is {_shown(value)}; it must be positive and finite"
+            )
 
 
 def check_finite(owner: object, **values: float) -> None:
     for name, value in values.items():
-        if not math.isfinite(value):
-            raise ValueError(f"{type(owner).__name__}: {name} is {value:g}; give a finite number")
+        if not _is_finite(value):
+            raise ValueError(f"{type(owner).__name__}: {name} is {_shown(value)}; give a finite number")
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except TypeError:  # a word, a list
+        return False
+
+
+def _shown(value: object) -> str:
+    return f"{value:g}" if isinstance(value, Real) else repr(value)
 
 
 class Prior:
