@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet
 import pytest
 from folder_cases import assert_same, model, read, write
 
@@ -58,6 +59,40 @@ def test_all_answers_have_the_form_that_is_asked_for(place, tmp_path, form):
     code, out, _ = predict(place, tmp_path / "out", "--format", form, "--json")
     assert (code, json.loads(out)["rows"]) == (0, 126)
     assert names(tmp_path / "out") == [LOG, *(f"{name}.{form}" for name in "abcd")]
+
+
+@pytest.mark.parametrize("task", ["classes", "line"])
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_a_table_without_rows_has_answers_without_rows_of_the_same_form(tmp_path, task, form):
+    """Parts that other programs write may be such."""
+    model(tmp_path, task)
+    more = ("--digits", "4", "--floor", "--phi", "1", "--format", form)
+    write(tmp_path / "in" / "a.parquet", 3, 0)
+    write(tmp_path / "in" / "b.parquet", 0, 0)
+    pa.parquet.write_table(pa.table({"x": pa.nulls(0), "z": pa.nulls(0)}), tmp_path / "in" / "c.parquet")
+    write(tmp_path / "in" / "d.csv", 0, 0)
+    code, said, err = predict(tmp_path, tmp_path / "out", *more)
+    assert (code, err) == (0, "")
+    assert said == f"{tmp_path / 'out'}: 4 files, 3 rows, 0 abstained\n"
+    whole, *bare = (tmp_path / "out" / f"{name}.{form}" for name in "abcd")
+    for path in bare:
+        if form == "parquet":
+            assert pa.parquet.read_table(path).equals(pa.parquet.read_table(whole).slice(0, 0))
+        else:
+            first = whole.read_text().splitlines(keepends=True)[:1]
+            assert path.read_text() == ("".join(first) if form == "csv" else "")
+    _, shown, _ = called("predict", tmp_path / "model", tmp_path / "in" / "d.csv")
+    alone, _ = called("predict", tmp_path / "model", tmp_path / "in" / "a.parquet")[1].split("\n", 1)
+    assert shown == alone + "\n"
+
+
+def test_a_table_without_rows_that_lacks_a_column_is_refused_as_others_are(place, tmp_path):
+    (tmp_path / "bare.csv").write_text("x,other\n")
+    code, _, err = called("predict", place / "model", tmp_path / "bare.csv")
+    assert (code, "has no column 'z'" in err) == (2, True)
+    (tmp_path / "bare.csv").write_text("x,z,y\n")
+    code, _, err = called("evaluate", place / "model", tmp_path / "bare.csv")
+    assert (code, "has no rows below its header" in err) == (1, True)
 
 
 def test_names_patterns_and_folders_mean_each_table_once(place, monkeypatch):

@@ -198,7 +198,7 @@ def predict(
         return _of_chunk(trained, *numbered, options, here)
 
     yield from in_order(
-        answer, _numbered(chunks(path, PIECE[trained.target.task], dialect=dialect, only=only))
+        answer, _numbered(chunks(path, PIECE[trained.target.task], dialect=dialect, only=only, bare=True))
     )
 
 
@@ -207,7 +207,7 @@ def _numbered(parts: Iterable[Chunk]) -> Iterator[tuple[int, Chunk]]:
     first = 1
     for chunk in parts:
         yield first, chunk
-        first += len(next(iter(chunk.values())))
+        first += len(next(iter(chunk.values()), ()))
 
 
 def _of_chunk(trained: Trained, first: int, chunk: Chunk, options: Options, here: Collection[str]) -> Answers:
@@ -350,6 +350,8 @@ def credal_sets(
 
 def answer_rows(trained: Trained, rows: Encoded, options: Options) -> dict[str, Any]:
     """The answers column by column, in the order of the rows: numpy arrays, and Arrow arrays of words and lists."""
+    if not len(rows):  # their form is that of any others
+        return {name: own[:0] for name, own in answer_rows(trained, _any_row(trained.columns), options).items()}
     order, parts = [], []
     for some, credal in credal_sets(trained, rows, options):
         order.append(some)
@@ -358,6 +360,13 @@ def answer_rows(trained: Trained, rows: Encoded, options: Options) -> dict[str, 
         return parts[0]
     back = np.argsort(np.concatenate(order), kind="stable")
     return {name: _joined([part[name] for part in parts], back) for name in parts[0]}
+
+
+def _any_row(columns: tuple[Column, ...]) -> Encoded:
+    """A row that the model can be asked about."""
+    X = np.concatenate([c.could_be[0] if len(c.could_be) else np.zeros(c.width) for c in columns])
+    known = np.zeros((1, len(columns)), dtype=bool)
+    return Encoded(X[None], known, known)
 
 
 def _joined(own: list[Any], back: npt.NDArray[np.intp]) -> Any:

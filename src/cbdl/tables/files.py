@@ -82,10 +82,12 @@ def chunks(
     *,
     dialect: Dialect | None = None,
     only: Collection[str] | None = None,
+    bare: bool = False,
 ) -> Iterator[Chunk]:
     """The table in `path`, at most `rows` rows at a time; never the whole file in memory.
 
     `only`: read these columns and no others; those that are not there are left out.
+    `bare`: a table that has names and no rows is one chunk without rows; else it is refused.
     """
     path = Path(path)
     if not path.is_file():
@@ -96,8 +98,19 @@ def chunks(
     for table in _regrouped(batches, rows):
         empty = False
         yield _columns(table)
-    if empty:
+    if empty and not bare:
         raise TableError(f"{path} has no rows below its header")
+    if empty:
+        yield _columns(_no_rows(path, dialect or Dialect(), only))
+
+
+def _no_rows(path: Path, dialect: Dialect, only: Collection[str] | None) -> Any:
+    """The names of a table and their types, which of CSV are text."""
+    if path.suffix.lower() in PARQUET:
+        table = _parquet_file(path).schema_arrow.empty_table()
+    else:
+        table = pa.table({name: pa.array([], pa.string()) for name in names(path, dialect)})
+    return table.select([name for name in table.column_names if only is None or name in only])
 
 
 def read(path: str | Path, dialect: Dialect | None = None) -> Chunk:

@@ -286,7 +286,7 @@ def _around(left: str, column: Any, right: str) -> Any:
 
 
 def _lines(rows: Any) -> str:
-    return "\n".join(rows.to_pylist()) + "\n"
+    return "".join(f"{row}\n" for row in rows.to_pylist())
 
 
 # --- files ----------------------------------------------------------------------------------------------------
