@@ -191,6 +191,9 @@ def test_a_word_in_most_rows_makes_no_category_of_numbers(tmp_path):
 def test_lists_and_records_are_no_category(tmp_path):
     parquet.write_table(pa.table({"x": X, "l": [[i % 3] for i in range(60)], "y": Y}), tmp_path / "t.parquet")
     assert "column 'l' holds lists or records" in fitted(tmp_path / "t.parquet")[2]
+    parquet.write_table(pa.table({"x": X, "y": [[i % 3] for i in range(60)]}), tmp_path / "t.parquet")
+    for task in ("auto", "classification", "regression"):
+        assert "the target 'y' holds lists or records" in fitted(tmp_path / "t.parquet", "--task", task)[2]
 
 
 def test_new_rows_with_a_decimal_comma_are_told_from_the_ones_of_training(tmp_path):
@@ -829,6 +832,13 @@ def test_a_place_that_cannot_be_written_is_told_before_a_report(tmp_path, monkey
         code, out, err = called(*command, "--out", place)
         assert (code, out) == (2, "")
         assert f"--out is {place}, where nothing can be written" in " ".join(err.split())
+
+
+def test_a_report_is_called_what_it_is(tmp_path):
+    for name in ("r.pdf", "r"):
+        code, out, err = called("report", tmp_path / "model", tmp_path / "t.csv", "--out", tmp_path / name)
+        assert (code, out) == (2, "")
+        assert "the report is HTML; let its name end in .html" in err
 
 
 def test_a_folder_without_permission_is_told_before_training(tmp_path, monkeypatch):

@@ -37,3 +37,13 @@ def test_in_other_processes_everything_stays_as_it_is() -> None:
     start.no_frames()
     assert sys.meta_path == finders
     assert gc.get_freeze_count() == frozen
+
+
+def test_a_stream_that_was_closed_leads_nowhere() -> None:
+    """As by `>&-`; else the next file that is opened would take its place."""
+    code = "import sys; sys.stdout = None; from cbdl.cli import start; start.open_streams(); print(sys.stdout.name)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+    closed = f"{sys.executable} -m cbdl data list --json >&-"
+    ran = subprocess.run(["sh", "-c", closed], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")

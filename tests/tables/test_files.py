@@ -137,6 +137,19 @@ def test_other_encodings_and_files_that_are_not_there(tmp_path):
         tables.read(written(tmp_path / "t.parquet", "a,b\n1,2\n"))
 
 
+@pytest.mark.parametrize("wide", ["utf-16", "utf-32"])
+def test_wide_signs_are_told_by_their_mark_or_asked_for(tmp_path, wide):
+    text = "a,b\n1,ü\n"
+    for encoding, mark in ((wide, ""), (f"{wide}-le", "\ufeff"), (f"{wide}-be", "\ufeff")):
+        (tmp_path / "t.csv").write_bytes((mark + text).encode(encoding))
+        assert listed(tmp_path / "t.csv") == {"a": ["1"], "b": ["ü"]}
+    for encoding in (f"{wide}-le", f"{wide}-be"):
+        (tmp_path / "t.csv").write_bytes(text.encode(encoding))
+        with pytest.raises(TableError, match=f"null bytes.* say --encoding {wide}-le or {wide}-be"):
+            tables.read(tmp_path / "t.csv")
+        assert listed(tmp_path / "t.csv", encoding=encoding) == {"a": ["1"], "b": ["ü"]}
+
+
 def test_parquet_and_csv_say_the_same(tmp_path):
     table = pa.table(
         {"x": [1.5, None, 1e-300], "n": [1, 2, 3], "c": ["a", None, "b"], "b": [True, False, None]}

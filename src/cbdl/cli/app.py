@@ -79,6 +79,7 @@ def _show_warning(message: Warning | str, category: type[Warning], *rest: Any, *
 
 
 def main() -> None:
+    start.open_streams()
     warnings.showwarning = _show_warning
     start.own_process()
     try:

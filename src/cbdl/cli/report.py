@@ -14,6 +14,9 @@ from cbdl.tables.errors import UsageError
 
 app = typer.Typer(**SETTINGS)
 
+SUFFIXES = (".html", ".htm")
+"""Of names of reports."""
+
 
 @app.command(epilog="\b\nExample:\n  cbdl report model data.csv --out report.html")
 def report(
@@ -44,6 +47,10 @@ def report(
     with reported(lambda: "No report was written."):
         if out.is_dir():
             raise UsageError(f"--out is {out}, which is a folder; give a file, as in report.html")
+        if out.suffix.lower() not in SUFFIXES:
+            raise UsageError(
+                f"--out is {out}, but the report is HTML; let its name end in .html (a browser can print it as PDF)"
+            )
         writing.check_place(out, out.parent)
         page, numbers = page_of(
             model, table, alpha=alpha, rows=rows, seed=seed, dialect=dialect_of(delimiter, encoding)

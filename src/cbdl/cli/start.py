@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,13 @@ def own_process() -> None:
     """Say that this process is one command: nobody else's modules are in it."""
     global _ours
     _ours = True
+
+
+def open_streams() -> None:
+    """Streams that were closed, as by `>&-`, lead nowhere: what is opened next would take their place."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
 
 
 @contextmanager

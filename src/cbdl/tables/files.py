@@ -6,6 +6,7 @@ frames they hold whatever type the column has. What the cells mean is the busine
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
@@ -54,6 +55,13 @@ OTHERS = {
     b'{"': _JSON,
 }
 """What files are that begin so, and what to do."""
+MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",  # before that of UTF-16, with which it begins
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+"""Encodings by the bytes that files begin with."""
 
 
 @dataclass(frozen=True)
@@ -265,10 +273,12 @@ def _encoding(path: Path) -> str:
     other = next((what for sign, what in OTHERS.items() if start.startswith(sign)), None)
     if other is not None:
         raise TableError(f"{path} is {other}")
-    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return "utf-16"
+    mark = next((mark for mark in MARKS if start.startswith(mark)), None)
+    if mark is not None:
+        return MARKS[mark]
     if b"\0" in start:
-        raise TableError(f"{path} holds null bytes, so it is no UTF-8; say --encoding utf-16-le or utf-16-be")
+        wide = "utf-32" if b"\0\0" in start else "utf-16"
+        raise TableError(f"{path} holds null bytes, so it is no UTF-8; say --encoding {wide}-le or {wide}-be")
     return "utf-8-sig"
 
 

@@ -109,6 +109,11 @@ def learn_target(
     decimal: Decimal | None = None,
 ) -> Target:
     """What the target is, from all its cells; a TableError where that would be nonsense."""
+    if pa.types.is_nested(cell.type):
+        raise TableError(
+            f"the target {name!r} holds lists or records; make a column of the part that is to be predicted, or choose "
+            "another --target"
+        )
     _check_missing(name, cell)
     values, spelling, words = _numbers(name, cell, decimal)
     if values is not None:
