@@ -205,7 +205,8 @@ class CBDL:
         whole = self._tasks()
         todo = [continued(whole[s], part) for s, part in learned.parts.items()]
         fitting = Fitting(self.engine, self.method.continuing(), self._run, checkpoint_dir)
-        return self._take(fitting.whole(todo, data))
+        self._take(fitting.whole(todo, data)).meaning = self._of_table
+        return self
 
     def diagnostics(self, X: Any = None, y: Any = None) -> Diagnostics:
         """One row per member: NLL, KL / N, share of parameters left at the prior, distances between members.
@@ -230,7 +231,8 @@ class CBDL:
         """
         out = {(m.k, m.s) if isinstance(m, Member) else (m[0], m[1]) for m in members}
         places = [i for i, m in enumerate(self.learned.members) if (m.k, m.s) not in out]
-        self._learned, self.meaning = self.learned.without(out), {}
+        if out:
+            self._learned, self.meaning = self.learned.without(out), self._of_table
         if self._left_out is not None:
             self._left_out = self._left_out.only(places)
         return self
@@ -418,7 +420,8 @@ class CBDL:
         """Write the model as a folder, with `extra` (JSON) in its manifest; `cbdl.load` reads it back.
 
         - `path`: the folder; it appears whole, and replaces another model when it does
-        - `extra`: None: what the folder held that the model was loaded from, if it is as it was
+        - `extra`: None: what the folder held that the model was loaded from; of other members or after more data
+          what it said of the table alone
         """
         settings = store.Saved(
             self.priors,
@@ -460,6 +463,11 @@ class CBDL:
         self._left_out, self._plausibility = fitted.left_out, fitted.plausibility
         self.meaning = {}
         return self
+
+    @property
+    def _of_table(self) -> Mapping[str, Any]:
+        """What a model still means whose networks are others than those that were loaded."""
+        return {} if self.encoder is None else self.encoder.meaning
 
     @property
     def _run(self) -> Run:

@@ -18,6 +18,7 @@ import pytest
 import cbdl
 from calls import called
 from cbdl import recipe, tables
+from cbdl.store import read_manifest
 from cbdl.tables import TableError
 from cbdl.tables.answers import decisions
 from cbdl.tables.target import held_out
@@ -382,9 +383,33 @@ def test_a_loaded_model_that_is_saved_again_still_knows_its_table(place, tmp_pat
     cbdl.load(place / "kind").save(tmp_path / "again")
     asked = [place / "t.csv", "--json"]
     assert called("predict", tmp_path / "again", *asked) == called("predict", place / "kind", *asked)
-    fewer = cbdl.load(place / "kind").drop([(0, 0)])  # another model, of which the scores say nothing
-    fewer.save(tmp_path / "fewer")
-    assert called("predict", tmp_path / "fewer", *asked)[0] == 1
+    cbdl.load(place / "kind").drop([]).save(tmp_path / "as it was")
+    assert called("predict", tmp_path / "as it was", *asked) == called("predict", place / "kind", *asked)
+
+
+@pytest.mark.filterwarnings("ignore::cbdl.bayes.diagnostics.CollapseWarning")  # as short a training
+@pytest.mark.parametrize("change", ["fewer", "more"])
+def test_a_loaded_model_of_other_members_or_more_data_still_knows_its_table(place, tmp_path, change):
+    """But no longer the scores and levels of the networks that it had."""
+    table = dict(read_manifest(place / "kind")["extra"])
+    del table["held_out"]
+    model, data = cbdl.load(place / "kind"), frame()
+    if change == "fewer":
+        model.drop([(0, 0)])
+    else:  # by a method that can learn on
+        array, net = model.encoder.array(data), cbdl.nets.mlp(6, 3, (4,))
+        other = cbdl.CBDL(
+            [cbdl.priors.Normal()], [cbdl.likelihoods.Categorical(net)], cbdl.MeanField(epochs=2)
+        )
+        other.fit(array, data["kind"]).save(tmp_path / "other", extra=read_manifest(place / "kind")["extra"])
+        model = cbdl.load(tmp_path / "other").update(data, data["kind"])
+    model.save(tmp_path / "model")
+    assert read_manifest(tmp_path / "model")["extra"] == {**table, "conformity": {}}
+    own = cbdl.load(tmp_path / "model").predict(data, recipe.DRAWS).uncertainty().epistemic
+    rows, _ = answered(tmp_path, "model", data[["x", "c", "flag"]].to_dict("list"))
+    np.testing.assert_allclose(own, [row["epistemic"] for row in rows], atol=1e-6)
+    code, out, _ = called("info", tmp_path / "model")
+    assert (code, "held out" in out) == (0, False)
 
 
 def test_a_frame_with_gaps_is_for_predict_missing(place):

@@ -12,7 +12,7 @@ value of every feature has its turn. `Completed` says how many there are and how
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -74,6 +74,10 @@ class Encoder(Protocol):
     @property
     def choices(self) -> tuple[Choice, ...]:
         """What missing inputs could be."""
+
+    @property
+    def meaning(self) -> Mapping[str, Any]:
+        """What a saved model says of its table, whatever its networks have learned."""
 
 
 @dataclass(frozen=True)

@@ -351,7 +351,9 @@ def credal_sets(
 def answer_rows(trained: Trained, rows: Encoded, options: Options) -> dict[str, Any]:
     """The answers column by column, in the order of the rows: numpy arrays, and Arrow arrays of words and lists."""
     if not len(rows):  # their form is that of any others
-        return {name: own[:0] for name, own in answer_rows(trained, _any_row(trained.columns), options).items()}
+        return {
+            name: own[:0] for name, own in answer_rows(trained, _any_row(trained.columns), options).items()
+        }
     order, parts = [], []
     for some, credal in credal_sets(trained, rows, options):
         order.append(some)

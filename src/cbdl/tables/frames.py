@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ class TableInputs:
     """Data frames as the numbers that a model was trained with; nan where a value is missing or was never seen."""
 
     columns: tuple[Column, ...]
+    meaning: Mapping[str, Any] = field(default_factory=dict)
+    """What a saved model says of its table, whatever its networks have learned."""
 
     def array(self, X: Any, *, gaps: bool = False) -> Any:
         """The inputs as numbers; what is no data frame comes back as it is."""
@@ -81,7 +83,9 @@ def load(
     extra = read_manifest(path)["extra"]
     loaded.meaning = extra
     if isinstance(extra, dict) and "columns" in extra and "task" in extra:
-        loaded.encoder = TableInputs(from_json(extra["columns"]))
+        # levels and scores are those of the networks as they were
+        table = {name: own for name, own in extra.items() if name not in ("conformity", "held_out")}
+        loaded.encoder = TableInputs(from_json(extra["columns"]), {**table, "conformity": {}})
         if extra["task"] == "classification":
             loaded.labels = tuple(extra["classes"])
     return loaded
