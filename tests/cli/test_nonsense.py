@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import numpy as np
 import pandas as pd
 import polars
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
 import pyarrow.parquet as parquet
 import pytest
 
@@ -282,6 +285,46 @@ def test_parts_of_dates_are_those_of_the_calendar(tmp_path):
     days = np.datetime64("1999-12-28") + np.arange(900)
     parts = cells.parts(days.astype("datetime64[s]"), cells.PARTS)
     assert parts[:, :4].tolist() == [[d.year, d.month, d.day, d.weekday()] for d in days.tolist()]
+
+
+@pytest.mark.filterwarnings("ignore:times with zones")
+def test_times_with_zones_are_not_mixed_up_with_those_without(tmp_path):
+    """Parts are those of UTC: a model would be asked about other hours than it was trained on."""
+    aware = pa.array([3600 * 7 * i + 10**9 for i in range(60)], pa.timestamp("s", "Asia/Tokyo"))
+    local = pc.local_timestamp(aware)  # as clocks of the place show them
+    for name, own in (("aware", aware), ("local", local)):
+        columns = pa.table({"x": X, "t": own, "y": Y})
+        parquet.write_table(columns, tmp_path / f"{name}.parquet")
+        pa.csv.write_csv(columns, tmp_path / f"{name}.csv")
+    for ours, theirs, said in (
+        (
+            "aware",
+            "local",
+            "the time names no zone, and those that the model was trained with did; give times with",
+        ),
+        (
+            "local",
+            "aware",
+            "the time names its zone, and those that the model was trained with did not; give times of",
+        ),
+    ):
+        assert fitted(tmp_path / f"{ours}.parquet", "--date", "t", "--overwrite")[0] == 0
+        for kind in ("parquet", "csv"):
+            assert called("predict", tmp_path / "model", tmp_path / f"{ours}.{kind}")[0] == 0
+            code, _, err = called("predict", tmp_path / "model", tmp_path / f"{theirs}.{kind}")
+            assert (code, f"column 't', row 1: {said}" in " ".join(err.split())) == (1, True)
+
+
+@pytest.mark.parametrize("zone", ["Z", "+0900", "+09:00"])
+def test_times_of_other_zones_than_utc_are_told(tmp_path, zone):
+    words = [f"2024-{i % 12 + 1:02d}-03 {i % 24:02d}:00:00{zone}" for i in range(60)]
+    path = table(tmp_path / "t.csv", {"x": X, "t": words, "y": Y})
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        assert fitted(path, "--date", "t")[0] == 0
+    told = [str(w.message) for w in heard if "times with zones" in str(w.message)]
+    assert len(told) == (zone != "Z")
+    assert all("are taken in UTC: 't'; give times of the place without a zone" in text for text in told)
 
 
 def test_numbers_that_look_like_dates_can_be_insisted_on(tmp_path):

@@ -22,7 +22,7 @@ def open_streams() -> None:
     """Streams that were closed, as by `>&-`, lead nowhere: what is opened next would take their place."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  as long as the process
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -74,6 +75,9 @@ TIMES = ("%H:%M", "%H:%M:%S")
 """Ways to write a time of the day."""
 ISO = tuple(form for form in FORMATS if form.startswith("%Y-"))
 """Those in which a column that held dates, not text, is read from a file of text."""
+
+UTCS = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
+"""Names of UTC."""
 
 
 @dataclass(frozen=True)
@@ -330,15 +334,34 @@ def formats(values: Sequence[str]) -> list[str]:
 
 
 @cache
+def _moment(text: str, form: str) -> datetime | None:
+    """The date that `text` spells, with its zone if it names one, or None. Without a form it is one of `ISO`."""
+    for one in (form,) if form else ISO:
+        with suppress(ValueError, re.error):  # no such date, or no such form
+            return datetime.strptime(text, one)
+    return None
+
+
 def parsed(text: str, form: str) -> datetime | None:
     """The date that `text` spells, or None; in UTC if it names its zone. Without a form it is one of `ISO`."""
-    for one in (form,) if form else ISO:
-        try:
-            moment = datetime.strptime(text, one)
-        except (ValueError, re.error):  # no such date, or no such form
-            continue
-        return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
-    return None
+    moment = _moment(text, form)
+    zoned = moment is not None and moment.tzinfo is not None
+    return moment.astimezone(UTC).replace(tzinfo=None) if moment is not None and zoned else moment
+
+
+def zones(column: Any, form: str) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """(rows,): where moments name their zone, and where it is another than UTC."""
+    none = np.zeros(len(column), dtype=bool)
+    if is_date(column):
+        zone = getattr(column.type, "tz", None)
+        return none | (zone is not None), none | (zone not in (None, *UTCS))
+    if form and "%z" not in form:
+        return none, none
+    place, words = texts(column)
+    moments = [_moment(word, form) for word in words]
+    away = [None if moment is None else moment.utcoffset() for moment in moments]
+    own = np.array([[gap is not None, bool(gap)] for gap in away] + [[False, False]])
+    return own[place, 0], own[place, 1]
 
 
 def dates(column: Any, form: str) -> tuple[npt.NDArray[np.datetime64], npt.NDArray[np.bool_]]:

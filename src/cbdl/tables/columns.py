@@ -124,6 +124,12 @@ def learn(table: Chunk, names: Sequence[str], rows: Rows, wishes: Wishes) -> Mea
     if problems:
         raise TableError(_together(problems))
     notes = filled_words(table, columns, constant) if wishes.impute else []
+    zoned = [c.name for c in columns if c.zoned and cells.zones(table[c.name], c.format)[1].any()]
+    if zoned:
+        notes.append(
+            f"times with zones, of which {', '.join(cells.PARTS)} are taken in UTC: {named(zoned)}; give times of the "
+            "place without a zone if those of the place are meant"
+        )
     if constant:
         words = ("column has", "teaches") if len(constant) == 1 else ("columns have", "teach")
         notes.append(
@@ -396,7 +402,16 @@ def _date(name: str, cell: Any, rows: Rows, form: str | None, wanted: bool) -> C
     places = [int(q * (len(known) - 1)) for q in QUANTILES]
     values = cells.parts(known[places], varied)
     fill = str(known[(len(known) - 1) // 2])
-    return Column(name, "date", (), fill, tuple(map(tuple, values.tolist())), format=form or "", parts=varied)
+    return Column(
+        name,
+        "date",
+        (),
+        fill,
+        tuple(map(tuple, values.tolist())),
+        format=form or "",
+        parts=varied,
+        zoned=bool(cells.zones(cell, form or "")[0].any()),
+    )
 
 
 def _format(name: str, words: Sequence[str]) -> str:

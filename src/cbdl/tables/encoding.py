@@ -32,6 +32,7 @@ class Column:
     values:   what a missing number or date could be, each as the features that the column becomes
     spelling: how numbers are written
     format:   how dates are written; parts: what of them is used
+    zoned:    whether dates name their zone, and their parts are those of UTC; None in models of before
     """
 
     name: str
@@ -42,6 +43,7 @@ class Column:
     spelling: Spelling = PLAIN
     format: str = ""
     parts: tuple[str, ...] = ()
+    zoned: bool | None = None
 
     @property
     def width(self) -> int:
@@ -140,6 +142,8 @@ def _encode(column: Column, cell: Any, first_row: int) -> tuple[Floats, Mask, Ma
         out = cells.parts(moments, column.parts)
     if bad.any():
         raise _not_readable(column, cell, int(bad.argmax()), first_row)
+    if column.zoned is not None:
+        _check_zones(column, cell, ~np.isnan(out[:, 0]), first_row)
     return out, np.isnan(out[:, 0]), np.zeros(len(out), dtype=bool)
 
 
@@ -169,6 +173,23 @@ def _not_readable(column: Column, cell: Any, at: int, first_row: int) -> TableEr
         f"column {column.name!r}, row {first_row + at}: {value!r} is not {what}; correct it, or leave it empty "
         "if it is not known"
     )
+
+
+def _check_zones(column: Column, cell: Any, known: Mask, first_row: int) -> None:
+    """A TableError at a date that names its zone where those of the training did not, or the reverse: its parts would
+    be those of other hours."""
+    other = (cells.zones(cell, column.format)[0] != column.zoned) & known
+    if other.any():
+        at = int(other.argmax())
+        ours, theirs, remedy = (
+            ("names no zone", "did", "give times with their zones")
+            if column.zoned
+            else ("names its zone", "did not", "give times of the same place without a zone")
+        )
+        raise TableError(
+            f"column {column.name!r}, row {first_row + at}: the time {ours}, and those that the model was trained with "
+            f"{theirs}; {remedy}"
+        )
 
 
 def features(columns: Sequence[Column]) -> list[slice]:
@@ -202,6 +223,7 @@ def from_json(described: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
                 Spelling(**d.get("spelling", {})),
                 d.get("format", ""),
                 tuple(d.get("parts", ())),
+                d.get("zoned"),
             )
             for d in described
         )
