@@ -334,6 +334,64 @@ def test_numbers_that_look_like_dates_can_be_insisted_on(tmp_path):
     assert columns_of(path)["day"]["kind"] == "number"
 
 
+@pytest.mark.parametrize("form", ["%Y%m%d%H%M", "%Y%m%d%H%M%S"])
+def test_dates_with_the_time_of_the_day_behind_are_no_numbers(tmp_path, form):
+    moments = pd.date_range("2024-01-05 10:00", periods=60, freq="31h")
+    path = table(tmp_path / "t.csv", {"at": moments.strftime(form), "y": Y})
+    assert f"use their parts (year, month, day, weekday, hour) with --date at:{form}" in fitted(path)[2]
+    assert fitted(path, "--date", f"at:{form}")[0] == 0
+    assert columns_of(path)["at"]["parts"] == ["month", "day", "weekday", "hour"]
+    assert fitted(path, "--use", "at", "--overwrite")[0] == 0
+
+
+def heard(path: Path, *more: str) -> list[str]:
+    """What `cbdl fit` remarks about numbers that may be none."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert fitted(path, *more, "--overwrite")[0] == 0
+    return [str(w.message) for w in said if "may hold" in str(w.message) or "may stand" in str(w.message)]
+
+
+@pytest.mark.parametrize(("unit", "size"), [("seconds", 1), ("milliseconds", 10**3), ("nanoseconds", 10**9)])
+def test_unix_time_is_remarked_on(tmp_path, unit, size):
+    seconds = 1_700_000_000 + 5000 * SOURCE.permutation(60)
+    path = table(tmp_path / "t.csv", {"x": X, "at": seconds * size, "y": Y})
+    (said,) = heard(path)
+    assert said.startswith(f"column 'at' may hold Unix time in {unit} (from 2023-11-")
+    assert "--drop at" in said
+    assert heard(path, "--use", "at") == []
+    assert heard(table(path, {"x": X, "at": np.where(X > 1, 5, seconds) * size, "y": Y})) == [], (
+        "not all of them"
+    )
+
+
+@pytest.mark.parametrize(
+    ("numbers", "mark", "told"),
+    [
+        (X, -999, True),
+        (X, -9999.0, True),
+        (X, 999999, True),
+        (1200 * X**2, -999, True),  # the only numbers below 0
+        (500 * X, -999, False),
+        (1000 * X**2, 999, False),
+        (X, -998, False),
+        (X, 99, False),  # years of age, and more
+    ],
+)
+def test_marks_for_missing_values_are_remarked_on(tmp_path, numbers, mark, told):
+    v = np.where(np.arange(60) % 7 == 3, mark, numbers.round(3))
+    path = table(tmp_path / "t.csv", {"x": X, "v": v, "y": Y})
+    said = heard(path, "--held-out", "0")
+    remedy = "leave such cells empty if they do, or insist on numbers with --use v"
+    what = f"{mark:.0f} in 9 rows, unlike all other numbers, may stand for missing values"
+    assert said == [f"column 'v': {what}; {remedy}"] * told
+    assert heard(path, "--use", "v") == []
+    lone = np.where(np.arange(60) == 3, mark, numbers.round(3))
+    assert heard(table(path, {"x": X, "v": lone, "y": Y}), "--held-out", "0") == [], "once is no mark"
+    outcomes = heard(table(path, {"x": X, "y": v}), "--held-out", "0")
+    assert [text.startswith(f"the target 'y': {mark:.0f} in 9 rows") for text in outcomes] == [True] * told
+
+
 def test_dates_times_and_lengths_of_time_of_parquet_are_understood(tmp_path):
     import datetime as dt
 

@@ -12,6 +12,7 @@ import pytest
 from sklearn import datasets
 
 from calls import called
+from cbdl.tables import guises
 
 FAST = ["--net", "mlp:4", "--prior", "normal:0:1", "--steps", "90", "--plausible", "0", "--quiet", "--json"]
 OWN = {
@@ -68,3 +69,24 @@ def test_a_real_table_goes_from_file_to_answer(name, tmp_path, recwarn):
 
 def test_there_are_thirteen():
     assert len({*OWN, *FILES}) == 13
+
+
+@pytest.mark.parametrize("name", [*OWN, *FILES])
+def test_numbers_of_real_tables_are_taken_for_nothing_else(name):
+    for column, values in frame(name).items():
+        numbers = pd.to_numeric(values.replace("?", np.nan), errors="coerce").to_numpy(float)
+        known = numbers[~np.isnan(numbers)]
+        if len(known):
+            assert guises.remarks(column, numbers) == []
+            assert guises.date_format(known) == ""
+
+
+def test_numbers_of_regression_tables_are_taken_for_nothing_else():
+    folder = Path(os.environ.get("CBDL_DATA", "nowhere")) / "uci"
+    files = sorted(folder.glob("*/data.txt"))
+    if not files:
+        pytest.skip("CBDL_DATA has no uci")
+    for path in files:
+        for j, numbers in enumerate(np.loadtxt(path).T):
+            assert guises.remarks(f"{path}, {j}", numbers) == []
+            assert guises.date_format(numbers) == ""

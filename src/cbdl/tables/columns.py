@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cbdl.steps.missing import QUANTILES
-from cbdl.tables import cells
+from cbdl.tables import cells, guises
 from cbdl.tables.cells import Decimal, Spelling
 from cbdl.tables.encoding import Column, encode, features, other_sign
 from cbdl.tables.errors import TableError, UsageError, named, on_line
@@ -29,8 +29,6 @@ LEVELS = 100
 """A text column with more distinct values than this is not a category."""
 FEW = 10
 """Up to so many levels a category may have, however few the rows are."""
-RUN = 10
-"""Rows from which on the numbers 0, 1, 2, ... in order are taken for those of the rows."""
 LARGEST: float = float(np.finfo(np.float64).max) ** 0.5 / 1e6
 """Numbers above this have squares, and sums of squares, that are none."""
 SINGLE: float = float(np.finfo(np.float32).max)
@@ -41,7 +39,6 @@ _MEASURED = re.compile(r"([-+]?\d[\d.,]*) ?([^\d\s.,+-][^\d\s]{0,7})")
 """A number with a unit behind it."""
 _PRICED = re.compile(r"([A-Z]{3} |[A-Z]{0,2}[$\u00a2-\u00a5\u20a0-\u20cf] ?)([-+]?\d[\d.,]*)")
 """A number with the letters or the sign of a currency before it."""
-_IDENTIFIER = re.compile(r"(?i)^(id|uuid|guid|index|row|unnamed: ?\d*|.*[ _-]id|.*Id)$")
 
 Rows = npt.NDArray[np.intp]
 
@@ -130,6 +127,10 @@ def learn(table: Chunk, names: Sequence[str], rows: Rows, wishes: Wishes) -> Mea
             f"times with zones, of which {', '.join(cells.PARTS)} are taken in UTC: {named(zoned)}; give times of the "
             "place without a zone if those of the place are meant"
         )
+    for column in columns:
+        if column.kind == "number" and column.name not in wishes.use:
+            known = cells.numbers(table[column.name].take(pa.array(rows)), column.spelling)[0]
+            notes += guises.remarks(column.name, known)
     if constant:
         words = ("column has", "teaches") if len(constant) == 1 else ("columns have", "teach")
         notes.append(
@@ -269,15 +270,16 @@ def _number(name: str, values: Floats, spelling: Spelling, trusted: bool) -> Col
             f"column {name!r} varies by {most - least:.2g}, too little to compute with; give it in a smaller unit, or "
             f"leave it out with --drop {on_line(name)}"
         )
-    if not trusted and (why := _is_identifier(name, known)):
+    if not trusted and (why := guises.identifier(name, known)):
         raise TableError(
             f"column {name!r} {why}; an identifier teaches nothing about new rows: leave it out with "
             f"--drop {on_line(name)}, or insist with --use {on_line(name)}"
         )
-    if not trusted and _are_dates(known):
+    if not trusted and (form := guises.date_format(known)):
+        how = on_line(name if form in cells.FORMATS else f"{name}:{form}")
         raise TableError(
             f"column {name!r} holds dates ({most:.0f}): use their parts (year, month, day, weekday, hour) with --date "
-            f"{on_line(name)}, leave the column out with --drop {on_line(name)}, or insist on numbers with --use "
+            f"{how}, leave the column out with --drop {on_line(name)}, or insist on numbers with --use "
             f"{on_line(name)}"
         )
     # an element of the column, not a mean of two: whole numbers stay whole
@@ -293,35 +295,6 @@ def too_wide(least: float, most: float) -> bool:
 def too_narrow(least: float, most: float) -> bool:
     """Whether numbers vary, but by so little that it cannot be computed with."""
     return 0 < most - least < LEAST_SPREAD
-
-
-def _is_identifier(name: str, values: Floats) -> str:
-    """Why whole numbers, all different, are taken for an identifier: they count the rows from 0 or 1, or their name
-    says so; nothing if they are none."""
-    if len(values) < RUN or not np.all(values == np.round(values)):
-        return ""
-    ordered = np.unique(values)
-    if len(ordered) < len(values):
-        return ""
-    # training rows are a part of the table, in its order: they leave gaps
-    counts = ordered[0] >= 0 and ordered[-1] <= 2 * len(values) and bool(np.all(np.diff(values) > 0))
-    if counts:
-        return "numbers the rows"
-    return (
-        "looks like an identifier by its name and its whole numbers, all different"
-        if _IDENTIFIER.match(name)
-        else ""
-    )
-
-
-def _are_dates(values: Floats) -> bool:
-    """Whether all the numbers are written as 20260131 is."""
-    if len(values) < RUN or values.min() < 19000101 or values.max() > 21001231:
-        return False
-    month, day = values // 100 % 100, values % 100
-    return bool(
-        np.all((values == np.round(values)) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31))
-    )
 
 
 def _category(name: str, place: npt.NDArray[np.int64], words: list[str], trusted: bool) -> Column | None:

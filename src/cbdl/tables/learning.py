@@ -29,6 +29,7 @@ from cbdl.tables.columns import Meaning, Wishes, check_names, check_range, learn
 from cbdl.tables.encoding import Encoded, encode_rows, filled
 from cbdl.tables.errors import TableError, UsageError, many
 from cbdl.tables.files import ROWS, Dialect, Floats, read
+from cbdl.tables.guises import missing_marks
 from cbdl.tables.scoring import ENOUGH, baselines, scores
 from cbdl.tables.target import Labels, Target, held_out, learn_target
 
@@ -104,6 +105,12 @@ class Learnable:
         """Training rows with missing values, which are filled in."""
         return int(self.rows.missing[self.train].any(1).sum())
 
+    def marks(self) -> str:
+        """What a person should know about outcomes that may stand for missing ones."""
+        marks = "" if self.target.classes else missing_marks(self.labels)
+        remedy = "unlike all other outcomes, may stand for missing ones; remove such rows if they do"
+        return f"the target {self.target.name!r}: {marks}, {remedy}" if marks else ""
+
     @property
     def labels(self) -> Labels:
         return self.y[self.train]
@@ -140,7 +147,7 @@ def fit(
 
 def _fit(path: Path, out: Path, settings: Settings, engine: Engine | None, verbose: bool) -> dict[str, Any]:
     table = Learnable.of(path, settings)
-    for note in (*table.meaning.notes, table.target.note()):
+    for note in (*table.meaning.notes, table.target.note(), table.marks()):
         if note:
             warnings.warn(note, stacklevel=2)
     count = folds_for(settings.calibration, settings.plausible)
