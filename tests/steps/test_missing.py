@@ -123,6 +123,7 @@ def test_the_hull_holds_the_set_of_every_completion(kind, row, missing):
 @trials(60)
 @given(kinds, numbers, st.tuples(*[st.integers(0, 2)] * 4), gaps, st.integers(0, 3))
 def test_the_hull_never_gets_smaller_when_a_value_is_removed(kind, row, places, missing, removed):
+    """One that is among those that it could be, where all combinations are answered."""
     x = on_grid(row, places)
     before, after = asked(kind, without(x, missing)), asked(kind, without(x, missing | {removed}))
     for event in events(kind):
@@ -135,6 +136,23 @@ def test_the_hull_never_gets_smaller_when_a_value_is_removed(kind, row, places, 
         slack = first.gap + second.gap + SLACK
         assert second.total >= first.total - slack
         assert second.aleatoric <= first.aleatoric + SLACK
+
+
+@pytest.mark.parametrize("kind", sorted(MODELS))
+def test_the_hull_may_get_smaller_where_the_value_is_none_of_the_choices_or_completions_are_sampled(kind):
+    """The limits of the property above, as the module says them."""
+
+    def shrinks(before: Any, after: Any) -> bool:
+        return any(
+            (after.upper_probability(e) < before.upper_probability(e) - 0.01).any() for e in events(kind)
+        )
+
+    assert any(shrinks(asked(kind, x), asked(kind, without(x, {0}))) for x in X), (
+        "quantiles are not the value"
+    )
+    grid = [on_grid(i, (i % 3, i % 2, i % 3, 0)) for i in range(20)]
+    fewer = [(asked(kind, without(x, {0, 1}), 6), asked(kind, without(x, {0, 1, 2}), 6)) for x in grid]
+    assert any(shrinks(before, after) for before, after in fewer), "6 of 18 completions"
 
 
 @trials(30)

@@ -2,12 +2,15 @@
 
 Conservative inference (de Cooman and Zaffalon, "Updating beliefs with incomplete observations", 2004): whoever does not
 know why a value is missing knows nothing of it, so all its completions are possible and the answer is the convex hull
-of theirs. The hull holds the credal set of every completion, does not shrink when one more value is removed, and costs
-nothing where the network does not look at the value.
+of theirs. The hull holds the credal set of every completion that is answered, and costs nothing where the network does
+not look at the value.
 
 A number could be any of some quantiles of its training column, a category any of its levels. Several missing values
 could be every combination of theirs. Up to a bound all of them are answered; above it a balanced sample, in which every
 value of every feature has its turn. `Completed` says how many there are and how many were answered.
+
+Where all of them are answered, and a value that is removed is one of those that it could be, the hull does not shrink.
+It may where the value is none of the quantiles that stand for it, and where completions are a sample.
 """
 
 from __future__ import annotations
