@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import sys
 import tarfile
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 from server import running
 
 from calls import called
+from cbdl.bayes import progress
+from cbdl.cli.bytes_shown import shown_bytes
 from cbdl.data import catalogue, fetch
 from cbdl.data.catalogue import DataSet, Source
 from cbdl.data.fetch import ATTEMPTS, FetchError, digest, folder, is_there
@@ -129,6 +132,25 @@ def test_what_is_there_uncompressed_is_not_fetched_again(server, tmp_path):
     assert len(server.asked) == 1
 
 
+def test_what_is_there_is_compared_with_its_sum_and_stays_whatever_it_is(server, tmp_path):
+    place, notes = fetch(one(server), tmp_path), []
+    fetch(one(server), tmp_path, notes.append)
+    assert notes == [f"set is in {place}"]
+    (place / "data.bin").write_bytes(b"another version")
+    fetch(one(server), tmp_path, notes.append)
+    assert (
+        f"{place / 'data.bin'} is there and stays, but its sum is {md5(b'another version')}, not" in notes[1]
+    )
+    assert (place / "data.bin").read_bytes() == b"another version"
+    assert len(server.asked) == 1
+
+
+def test_progress_is_told_byte_by_byte_and_goes_on_where_it_stopped(server, tmp_path):
+    server.cut, told = [100_000], []
+    fetch(one(server), tmp_path, pause=0, seen=lambda *state: told.append(state))
+    assert told == [("data.bin", 100_000, 300_000), ("data.bin", 300_000, 300_000)]
+
+
 def test_an_archive_that_is_there_but_damaged_is_fetched_again(server, tmp_path):
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
@@ -205,6 +227,23 @@ def test_the_command_fetches_lists_and_fails_with_its_code(server, tmp_path, mon
     monkeypatch.setitem(catalogue.CATALOGUE, "set", one(server, own="md5:00"))
     code, _, err = called("data", "fetch", "set", "--folder", tmp_path / "other")
     assert (code, "could not be fetched" in err) == (1, True)
+
+
+def test_the_command_shows_how_far_large_files_are(server, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(catalogue.CATALOGUE, "set", one(server))
+    assert "MB" not in called("data", "fetch", "set", "--folder", tmp_path)[2], "not of small files"
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    server.files["data.bin"] = bytes(3 << 20)
+    monkeypatch.setitem(catalogue.CATALOGUE, "set", one(server))
+    _, out, err = called("data", "fetch", "set", "--folder", tmp_path / "other")
+    assert out == f"{tmp_path / 'other' / 'set'}\n"
+    assert "data.bin: 3 of 3 MB" in err
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with shown_bytes() as seen:
+        seen("data.bin", 1 << 20, 3 << 20)
+        seen("other.bin", 1 << 20, None)
+    assert "data.bin" in (shown := capsys.readouterr().err)
+    assert "1/3" in shown
 
 
 def test_the_command_says_of_which_data_sets_a_part_is_there(tmp_path):

@@ -57,8 +57,10 @@ def fetch_(
 ) -> None:
     """Download a data set from its public home, with checksums.
 
-    A transfer that broke off goes on where it stopped; call again.
+    A transfer that broke off goes on where it stopped; call again. What is there already stays; if its sum is not the
+    published one, that is said.
     """
+    from cbdl.cli.bytes_shown import shown_bytes
     from cbdl.data.catalogue import data_set
     from cbdl.data.fetch import fetch
     from cbdl.data.formats import DataError
@@ -68,7 +70,8 @@ def fetch_(
     except ValueError as error:
         fail(str(error), 2)
     try:
-        place = fetch(one, where, note)
+        with shown_bytes() as seen:
+            place = fetch(one, where, note, seen=seen)
     except (OSError, DataError) as error:
         fail(str(error), 1)
     except KeyboardInterrupt:

@@ -1,7 +1,8 @@
 """Downloads: a file appears under its name only when it is whole and its checksum is right.
 
 Until then it is NAME.part. A transfer that broke off goes on where it stopped, in this run or the next; a part that
-turns out to be wrong is thrown away and fetched once more from the start.
+turns out to be wrong is thrown away and fetched once more from the start. What is there already stays, whatever it is:
+where its sum is known and another, that is said.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -28,6 +30,8 @@ PATIENCE = 30.0
 """Seconds without a byte after which a connection is given up."""
 
 Note = Callable[[str], None]
+Seen = Callable[[str, int, int | None], None]
+"""Is told of a file how many bytes of how many are here; None: nobody knows."""
 
 
 class FetchError(OSError):
@@ -62,16 +66,23 @@ def files_there(one: DataSet, where: str | Path | None = None) -> tuple[str, ...
 
 
 def fetch(
-    one: DataSet, where: str | Path | None = None, note: Note = lambda text: None, pause: float = 1.0
+    one: DataSet,
+    where: str | Path | None = None,
+    note: Note = lambda text: None,
+    pause: float = 1.0,
+    seen: Seen = lambda name, here, whole: None,
 ) -> Path:
     """Every file of the data set in its folder, which is returned; those that are there already stay.
 
-    `note` is told what happens; `pause` seconds, twice as many every time, between connections.
+    `note` is told what happens, and `seen` how far it is; `pause` seconds, twice as many every time, between
+    connections.
 
     - `one`: the data set, from `data_set(name)`
     - `where`: the folder of data sets; None: that of `folder()`
     """
     place = folder(where) / one.name
+    for source in one.sources:
+        _compare(source, place, note)
     if is_there(one, where):
         note(f"{one.name} is in {place}")
         return place
@@ -80,7 +91,7 @@ def fetch(
         target = place / source.name
         if not _has(source, place):
             note(f"{source.address} -> {target}")
-            _fetch_file(source, target, note, pause)
+            _fetch_file(source, target, note, pause, seen)
         if source.members:
             _unpack(target, source.members)
     return place
@@ -94,7 +105,20 @@ def _has(source: Source, place: Path) -> bool:
     return target.exists() or (place / source.name.removesuffix(".gz")).exists()
 
 
-def _fetch_file(source: Source, target: Path, note: Note, pause: float) -> None:
+def _compare(source: Source, place: Path, note: Note) -> None:
+    """A note of a file that is there and is not the published one. What was unpacked has no sum to be compared with."""
+    target = place / source.name
+    if source.members or not target.exists():
+        return
+    own = digest(target, source.sum)
+    if own != source.sum:
+        note(
+            f"{target} is there and stays, but its sum is {own}, not the published {source.sum}: it was packed "
+            "otherwise, is another version, or is damaged; to fetch it, move it away and call again"
+        )
+
+
+def _fetch_file(source: Source, target: Path, note: Note, pause: float, seen: Seen) -> None:
     if urlsplit(source.address).scheme not in ("http", "https"):
         raise ValueError(f"{source.address} is no http or https address")
     part = target.with_name(target.name + ".part")
@@ -104,7 +128,7 @@ def _fetch_file(source: Source, target: Path, note: Note, pause: float) -> None:
         if attempt:
             time.sleep(pause * 2 ** (attempt - 1))
         try:
-            _continue(source.address, part)
+            _continue(source.address, part, partial(seen, source.name))
         except (urllib.error.URLError, HTTPException, OSError) as error:
             failure = error
             if attempt < ATTEMPTS - 1:
@@ -122,7 +146,7 @@ def _fetch_file(source: Source, target: Path, note: Note, pause: float) -> None:
     raise FetchError(f"{source.address} could not be fetched: {failure}")
 
 
-def _continue(address: str, part: Path) -> None:
+def _continue(address: str, part: Path, seen: Callable[[int, int | None], None]) -> None:
     """The bytes that `part` lacks, appended to it; all of them if the server cannot begin in the middle."""
     start = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(address, headers={"Range": f"bytes={start}-"} if start else {})
@@ -140,6 +164,7 @@ def _continue(address: str, part: Path) -> None:
         with open(part, "ab" if resumed else "wb") as file:
             while block := answer.read(BLOCK):
                 file.write(block)
+                seen(file.tell(), wanted)
             files.sync(file)
     size = part.stat().st_size
     if wanted is not None and size != wanted:
