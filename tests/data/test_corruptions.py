@@ -9,6 +9,7 @@ import pytest
 import torch
 from scipy import ndimage
 from sklearn.datasets import load_sample_image
+from sklearn.neural_network import MLPClassifier
 
 from cbdl.data import CIFAR10_C, CORRUPTIONS, MNIST_C, Images, corrupt, load
 from cbdl.data.corruptions import fields
@@ -57,6 +58,35 @@ def test_the_distance_to_the_clean_images_grows_with_severity(name):
         mean = torch.stack([distances(x, name, severity).mean() for severity in (1, 2, 3, 4, 5)])
         assert mean[0] > 0.004, mean
         assert (mean.diff() > 0).all(), mean
+
+
+def tinted(images):
+    """Grey digits in a colour of their own each, from which a saturation can be taken."""
+    tint = 0.4 + 0.6 * torch.rand((len(images), 3, 1, 1), generator=torch.Generator().manual_seed(0))
+    return replace(images, x=(images.x * tint).round().to(torch.uint8))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # good enough after 60 epochs
+@pytest.mark.parametrize("family", [CIFAR10_C, MNIST_C], ids=["CIFAR-10-C", "MNIST-C"])
+def test_the_error_of_a_trained_classifier_grows_with_severity(family):
+    """Averaged over the corruptions of a family. Every image is its own control: the share of corruptions that it is
+    taken wrongly under rises by a step, whose mean over n independent images has the standard error s / sqrt n; each of
+    the steps is above three of them, which by chance alone one in 700 would be."""
+    train, test = (load("digits", split).sized(20, "resize").sized(28) for split in ("train", "test"))
+    if family is CIFAR10_C:
+        train, test = tinted(train), tinted(test)
+    network = MLPClassifier((64,), max_iter=60, random_state=0)
+    network.fit(train.floats().flatten(1).numpy(), train.y.numpy())
+
+    def wrong(images):
+        return network.predict(images.floats().flatten(1).numpy()) != images.y.numpy()
+
+    spoiled = [[wrong(corrupt(test, name, s, seed=0)) for name in family] for s in (1, 2, 3, 4, 5)]
+    shares = np.array([wrong(test).astype(float), *np.mean(spoiled, axis=1)])
+    steps = np.diff(shares, axis=0)
+    error = steps.std(axis=1, ddof=1) / math.sqrt(len(test))
+    assert shares[0].mean() < 0.15
+    assert (steps.mean(axis=1) > 3 * error).all(), shares.mean(axis=1)
 
 
 @every_corruption
