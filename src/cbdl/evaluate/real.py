@@ -10,11 +10,9 @@ import torch
 from torch import Tensor
 
 from cbdl.credal import ArrayLike, CredalSet, MixtureCredalSet, NormalCredalSet, check_alpha
+from cbdl.evaluate._differences import absolute, half_difference
 from cbdl.evaluate.estimate import Floats
 from cbdl.evaluate.predictions import Predicted, prediction_of
-
-MEMORY = 1 << 26
-"""Bytes of the pairs of components that are looked at together."""
 
 
 def crps(prediction: Predicted, y: ArrayLike) -> Floats:
@@ -25,6 +23,8 @@ def crps(prediction: Predicted, y: ArrayLike) -> Floats:
         sum_i w_i A(y - m_i, s_i^2) - 1/2 sum_ij w_i w_j A(m_i - m_j, s_i^2 + s_j^2),
         A(d, v) = E|d + sqrt(v) Z| = 2 sqrt(v) phi(d / sqrt(v)) + d (2 Phi(d / sqrt(v)) - 1).
 
+    Of many components the second sum is an integral by quadrature, to a relative 1e-9.
+
     - `prediction`: a batch (n,) of credal sets on the line, or the path of a saved file
     - `y`: outcomes (n,)
 
@@ -34,14 +34,8 @@ def crps(prediction: Predicted, y: ArrayLike) -> Floats:
     """
     loc, scale, weight = _mixture(prediction_of(prediction))
     outcome = _outcomes(y, len(loc))
-    step = max(1, MEMORY // (8 * loc.shape[-1] ** 2 * 4))
-    # made before the large temporaries: a small answer after each of them would keep the heap from being used again
-    score = torch.empty_like(outcome)
-    for a in range(0, len(loc), step):
-        m, s, w = (x[a : a + step] for x in (loc, scale, weight))
-        near = (w * _absolute(outcome[a : a + step, None] - m, s.square())).sum(-1)
-        spread = _absolute(m[:, :, None] - m[:, None], s.square()[:, :, None] + s.square()[:, None])
-        score[a : a + step] = near - ((spread @ w.unsqueeze(-1)).squeeze(-1) * w).sum(-1) / 2
+    near = (weight * absolute(outcome[:, None] - loc, scale.square())).sum(-1)
+    score = near - half_difference(loc, scale, weight)
     return np.asarray(score.clamp_min_(0))
 
 
@@ -79,13 +73,6 @@ def interval_score(lower: npt.ArrayLike, upper: npt.ArrayLike, y: npt.ArrayLike,
             raise ValueError(f"{name}[{int(np.flatnonzero(np.isnan(x))[0])}] is nan; leave such rows out")
     miss = np.maximum(low - outcome, 0) + np.maximum(outcome - high, 0)
     return np.asarray(high - low + 2 / check_alpha(alpha) * miss)
-
-
-def _absolute(d: Tensor, variance: Tensor) -> Tensor:
-    """E|d + sqrt(variance) Z|."""
-    s = variance.sqrt()
-    z = d / s
-    return 2 * s * torch.exp(-z.square() / 2) / math.sqrt(2 * math.pi) + d * torch.erf(z / math.sqrt(2))
 
 
 def _mixture(credal: CredalSet) -> tuple[Tensor, Tensor, Tensor]:
