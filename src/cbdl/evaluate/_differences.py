@@ -82,7 +82,7 @@ def _by_nodes(loc: Tensor, scale: Tensor, weight: Tensor) -> Tensor:
     calm = torch.zeros_like(value, dtype=torch.bool)
     while len(left) and count < loc.shape[1]:
         some = max(1, len(loc) * FIRST // count)
-        halfway = torch.cat([rule(rows, _places(count, 0.5, loc)) for rows in left.split(some)])
+        halfway = torch.cat([rule(rows, _places(count, 0.5, loc)) for rows in torch.split(left, some)])
         change = (halfway - value[left]) / 2
         value[left] += change
         settled = calm[left] & (change.abs() <= CHANGE * value[left])
