@@ -128,12 +128,13 @@ def test_entropies_are_those_of_adaptive_quadrature_within_their_errors(seed, sp
 @trials(10)
 @given(st.integers(0, 10**6), st.floats(0, 3))
 def test_the_upper_entropy_of_even_grids_is_that_of_panels(seed, spread):
-    from cbdl.credal.line.entropy import _upper_on_panels
+    from cbdl.credal.line.entropy import _all_on_panels
 
     sets = sets_of(seed, sets=3, spread=spread)
     assert (nodes(sets) <= MOST).all()
-    _, _, best = entropies_and_upper(sets)
-    value, gap, _, error = _upper_on_panels(sets)
+    own, own_error, best = entropies_and_upper(sets)
+    each, each_error, value, gap, _, error = _all_on_panels(sets)
+    assert ((own - each).abs() <= own_error + each_error + 1e-12).all()
     assert ((best.value - value).abs() <= best.gap + gap + best.error + error + 1e-12).all()
     assert (best.gap < 1e-9).all()
 

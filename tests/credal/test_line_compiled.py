@@ -13,8 +13,8 @@ from scipy import integrate, optimize, special, stats
 from test_line_single import density, shapes
 
 from cbdl.credal.line import compiled
-from cbdl.credal.line.entropy import entropies, entropies_and_upper
-from cbdl.credal.line.even import OVER, nodes
+from cbdl.credal.line.entropy import _all_on_panels, entropies, entropies_and_upper
+from cbdl.credal.line.even import MOST, OVER, nodes
 from cbdl.credal.line.hdr import hdr_at
 from cbdl.credal.line.intervals import Intervals
 from cbdl.credal.line.mesh import density as on_mesh
@@ -336,6 +336,37 @@ def test_entropies_of_sets_that_reach_far_are_those_of_tensor_operations(monkeyp
     assert (best.gap <= 1e-9).all()
 
 
+@pytest.mark.parametrize("scale", [1e-3, 5e-4])
+def test_loops_take_even_grids_for_sets_that_reach_far(scale, monkeypatch):
+    sets = some_sets(9, B=12)
+    sets.scale[:, 1, 2] = scale
+    size = nodes(sets)
+    assert ((size > MOST) & (size <= compiled.most(3))).all()
+    monkeypatch.setattr(compiled, "MANY", 0)
+    monkeypatch.setattr(compiled, "LEAST", 0)
+    value, error, best = entropies_and_upper(sets)
+    exact, its_error, upper, gap, _, upper_error = _all_on_panels(sets)
+    assert ((value - exact).abs() <= error + its_error + 1e-11).all()
+    assert ((best.value - upper).abs() <= best.gap + gap + best.error + upper_error + 1e-11).all()
+    assert (compiled.most(3), compiled.most(64)) == (1 << 18, 1 << 15)
+
+
+def test_regions_of_long_mixtures_are_those_of_tensor_operations(monkeypatch):
+    rng = np.random.default_rng(3)
+    loc, scale = rng.normal(0, 1, (30, 200)), 10 ** rng.uniform(-0.5, 0, (30, 200))
+    scale[:, 0] = 10 ** rng.uniform(-2.2, -1.6, 30)  # a few hundred times the length of what is seen beside it
+    mix = mixtures(torch.tensor(loc), torch.tensor(scale), torch.full((30, 200), 1 / 200, dtype=f64))
+    level, ends = regions(mix, 0.05)
+    assert (~np.isnan(level)).mean() > 0.9
+    monkeypatch.setattr(compiled, "MANY", sys.maxsize)
+    exact, its_ends = hdr_at(mix, torch.full((30,), math.log(0.05), dtype=f64))
+    for b in np.flatnonzero(~np.isnan(level)):
+        assert level[b] == pytest.approx(exact[b].item(), abs=1e-10)
+        np.testing.assert_allclose(
+            ends[b], (its_ends.high + its_ends.low)[its_ends.owner == b].numpy(), rtol=0, atol=1e-9
+        )
+
+
 def test_what_loops_cannot_see_they_leave_alone():
     _, mix = given_mixtures(4, count=20)
     for log_alpha in (math.log(1e-9), math.log(0.9), -math.inf):
@@ -344,9 +375,9 @@ def test_what_loops_cannot_see_they_leave_alone():
         assert len(ends.owner) == 0
     far = mixtures(*(torch.tensor([x], dtype=f64) for x in ([0.0, 1e9], [1.0, 1.0], [0.5, 0.5])))
     assert np.isnan(regions(far, 0.05)[0]).all()
-    combs = np.arange(40.0)[None] * 10
+    combs = np.arange(400.0)[None] * 10
     many = mixtures(
-        *(torch.tensor(x, dtype=f64) for x in (combs, np.ones((1, 40)), np.full((1, 40), 1 / 40)))
+        *(torch.tensor(x, dtype=f64) for x in (combs, np.ones((1, 400)), np.full((1, 400), 1 / 400)))
     )
     assert np.isnan(regions(many, 0.05)[0]).all()
 

@@ -45,7 +45,7 @@ def entropies(sets: Extremes) -> tuple[Tensor, Tensor]:
     def part(grid: EvenGrid) -> tuple[Tensor, ...]:
         return grid.entropy(grid.p)
 
-    value, error = _by_reach(_way(sets, part, upper=False), _entropies_on_panels, sets.alone())
+    value, error = _by_reach(*_way(sets, part, upper=False), _entropies_on_panels, sets.alone())
     return value.view(len(sets), sets.m), error.view(len(sets), sets.m)
 
 
@@ -57,10 +57,7 @@ def entropies_and_upper(sets: Extremes) -> tuple[Tensor, Tensor, Optimum]:
         value, error = grid.entropy((best.weights[:, None, :] @ grid.p)[:, 0])
         return (*grid.entropy(grid.p), value, best.gap, best.weights, error)
 
-    def fallback(some: Extremes) -> tuple[Tensor, ...]:
-        return (*entropies(some), *_upper_on_panels(some))
-
-    value, error, *optimum = _by_reach(_way(sets, part, upper=True), fallback, sets)
+    value, error, *optimum = _by_reach(*_way(sets, part, upper=True), _all_on_panels, sets)
     return value, error, Optimum(*optimum)
 
 
@@ -68,22 +65,24 @@ Way = Callable[[Extremes, Tensor, int], tuple[Tensor, ...]]
 """way(sets, nodes of their coarsest grids, how many times finer ones are wanted)."""
 
 
-def _way(sets: Extremes, part: Callable[[EvenGrid], tuple[Tensor, ...]], *, upper: bool) -> Way:
-    """`part` on even grids: the same by compiled loops where there are many sets and numba."""
+def _way(sets: Extremes, part: Callable[[EvenGrid], tuple[Tensor, ...]], *, upper: bool) -> tuple[Way, int]:
+    """`part` on even grids, the same by compiled loops where there are many sets and numba; and nodes at most."""
     if compiled.worth(sets.loc):
-        return partial(compiled.entropies, upper=upper)
-    return partial(on_even_grids, part)
+        return partial(compiled.entropies, upper=upper), compiled.most(sets.m)
+    return partial(on_even_grids, part), MOST
 
 
 def _by_reach(
     even: Way,
+    most: int,
     panels: Callable[[Extremes], tuple[Tensor, ...]],
     sets: Extremes,
 ) -> tuple[Tensor, ...]:
-    """Even grids for the sets that do not reach far, finer ones where the error (the last output) asks for it."""
+    """Even grids for the sets with at most so many nodes, finer ones where the error (the last output) asks for it;
+    panels for the others."""
     size = nodes(sets)
-    rows = (size <= MOST).nonzero()[:, 0]
-    far = (size > MOST).nonzero()[:, 0]
+    rows = (size <= most).nonzero()[:, 0]
+    far = (size > most).nonzero()[:, 0]
     where: list[Tensor] = []
     parts: list[tuple[Tensor, ...]] = []
     over = OVER
@@ -116,8 +115,9 @@ def _entropies_on_panels(sets: Extremes) -> tuple[Tensor, ...]:
     return on_meshes(part, *pooled, loc, scale, weights, per_node=per_node, memory=1 << 24)
 
 
-def _upper_on_panels(sets: Extremes) -> tuple[Tensor, ...]:
-    """Value, gap, weights and error of the upper entropy on the nodes of one mesh per set."""
+def _all_on_panels(sets: Extremes) -> tuple[Tensor, ...]:
+    """Entropies of the extremes and their errors; value, gap, weights and error of the upper entropy: on the nodes of
+    one mesh per set."""
     evaluate, bytes_ = _evaluation(sets)
 
     def part(mesh: Mesh, loc: Tensor, scale: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
@@ -125,7 +125,7 @@ def _upper_on_panels(sets: Extremes) -> tuple[Tensor, ...]:
         best = upper_entropy(p, mesh.weight)
         q = (best.weights[:, None, :] @ p)[:, 0]
         value, error = mesh.integrate(torch.special.entr(q))
-        return value, best.gap, best.weights, error
+        return (*mesh.integrate(torch.special.entr(p)), value, best.gap, best.weights, error)
 
     per_node = bytes_ + 64 * sets.m
     loc, scale, weights = sets.loc, sets.scale, sets.weights

@@ -21,6 +21,8 @@ from cbdl.ground.compiling import spread
 
 MANY, LEAST = 50_000, 4_000_000
 """Components of all mixtures of a call for which loops are worth while; and of all calls, before they are loaded."""
+NODES, NUMBERS = 1 << 18, 1 << 21
+"""Nodes of the coarsest grid of a set at most, and densities there of all its extremes."""
 Ends: TypeAlias = tuple[Tensor, Tensor]
 """Places high + low."""
 ENDS = 16
@@ -35,6 +37,11 @@ def worth(components: Tensor, *, nodes: int = 1, counts: bool = True) -> bool:
     many = components.device.type == "cpu" and components.numel() * nodes >= MANY
     work = components.numel() if counts else 0
     return many and compiling.worth(f"{__name__}.region_loops", work, LEAST)
+
+
+def most(extremes: int) -> int:
+    """Nodes of the coarsest grid of a set at most: it is a cheap way even for sets that reach far."""
+    return min(NODES, NUMBERS // extremes)
 
 
 def entropies(sets: Extremes, size: Tensor, over: int, *, upper: bool) -> tuple[Tensor, ...]:
