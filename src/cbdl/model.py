@@ -163,6 +163,7 @@ class CBDL:
         stream: bool | None = None,
         folds: int | None = None,
         least: int = 1,
+        extra: int = 1,
     ) -> Self:
         """Steps 1 to 3: the posteriors of all pairs, from arrays, tensors, a torch Dataset or DataLoader.
 
@@ -170,7 +171,8 @@ class CBDL:
         random augmentation stays random. A DataLoader is streamed unless `stream=False`.
         With `checkpoint_dir`, the same call after a crash goes on where it stopped. `folds`: first train every pair
         without each of so many folds of the rows, for `left_out`; None: five if `plausible` needs them and the rows are
-        few. Pairs that are then refuted are not trained any further; but `least` members stay.
+        few. Pairs that are then refuted are not trained any further; but `least` members stay. Those that stay are
+        given the chains of the others, so that they have up to `extra` times as many, with about as many draws in all.
 
         - `X`: inputs (rows, ...): an array, a tensor, a Dataset or a DataLoader of pairs
         - `y`: outcomes (rows, ...); words are classes by name. None if `X` holds them
@@ -189,7 +191,7 @@ class CBDL:
         self._quantiles = input_quantiles(data)
         fitting = Fitting(self.engine, self.method, self._run, checkpoint_dir, self.sharpen)
         if folds:
-            return self._take(fitting.by_folds(todo, data, folds, self._cut, least))
+            return self._take(fitting.by_folds(todo, data, folds, self._cut, least, extra))
         self._take(fitting.whole(todo, data))  # step 3
         return self if self._cut == 0 else self.plausible(self._cut, least)
 

@@ -51,6 +51,9 @@ PLAUSIBLE = 0.05
 """Members stay whose plausibility is at least this (`CBDL.plausible`),"""
 LEAST = 2
 """and so many in any case: one alone knows no ignorance where its chains agree."""
+EXTRA: dict[Task, int] = {"classification": 1, "regression": 3}
+"""Members that stay have up to so many times as many chains, as far as refuted ones leave theirs: their mean over more
+modes is nearer the truth. Of classes every chain would be one more extreme of every prediction."""
 DRAWS = CHAINS * KEPT
 """Draws of the parameters behind a prediction, of every extreme (of classes these are chains): all that are kept, since
 Monte Carlo noise must not pass for ignorance."""

@@ -162,6 +162,34 @@ def test_a_run_by_folds_that_is_stopped_goes_on(tmp_path: Path) -> None:
     assert torch.equal(again.left_out().score, whole.left_out().score)
 
 
+def test_members_that_stay_are_given_the_chains_of_the_others(tmp_path: Path) -> None:
+    X, y = rows()
+    made = model(method=BRIEF, plausible=1.0).fit(X, y, extra=3)
+    alone = model(method=BRIEF, plausible=1.0).fit(X, y)
+    # Two pairs of two chains were planned, of which one pair is left: twice the chains, each with half the draws.
+    assert [len(m.learned.members) for m in (made, alone)] == [1, 1]
+    chains, before = (part_chains(m.learned.parts[0]) for m in (made, alone))
+    assert (chains.shape[1:3], before.shape[1:3]) == ((4, 2), (2, 5))
+    assert len({tuple(chain[0].tolist()) for chain in chains[0]}) == 4
+    assert made.method == BRIEF
+    made.save(tmp_path / "model")
+    again = cbdl.load(tmp_path / "model", nets=[net])
+    np.testing.assert_allclose(again.predict(X[:3], 8).loc, made.predict(X[:3], 8).loc, rtol=0, atol=1e-12)
+    everyone = model(method=BRIEF).fit(X, y, folds=5, extra=3)
+    assert part_chains(everyone.learned.parts[0]).shape[1] == 2
+    with pytest.raises(ValueError, match="extra is 0"):
+        model(method=BRIEF).fit(X, y, folds=5, extra=0)
+
+
+def test_a_method_is_spread_over_more_chains() -> None:
+    many = cbdl.MCLMC(chains=4, draws=100, thin=62).spread(3)
+    assert (many.chains, many.draws, many.thin) == (12, 33, 187)
+    assert many.draws * many.thin <= 100 * 62 < many.draws * many.thin * 1.02
+    assert cbdl.MCLMC(chains=1, draws=2, thin=5).spread(7).draws == 1
+    assert cbdl.MCLMC().spread(1) == cbdl.MCLMC()
+    assert cbdl.MeanField().spread(3) == cbdl.MeanField()
+
+
 def test_left_out_rows_score_as_fresh_ones_do() -> None:
     X, y = rows(60)
     made = model().fit(X, y, folds=5)

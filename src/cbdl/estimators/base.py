@@ -57,6 +57,7 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
         method = recipe.method(steps, self._task) if self.method is None else self.method
         begun = self.model_.learned if self.warm_start and hasattr(self, "model_") else None
         folds = folds_for(self.calibration, self.plausible)
+        extra = recipe.EXTRA[self._task] if self.method is None else 1
         model = CBDL(
             recipe.PRIORS if self.priors is None else self.priors,
             parts,
@@ -71,7 +72,7 @@ class Credal(BaseEstimator, ABC):  # type: ignore[misc]
             device=self.device,
             dtype=recipe.DTYPE,
             verbose=self.verbose,
-        ).fit(X, y, sample_weight=weights, folds=folds, least=recipe.LEAST)
+        ).fit(X, y, sample_weight=weights, folds=folds, least=recipe.LEAST, extra=extra)
         self.conformity_ = None if self.calibration is None else self._levels(model)
         model.method = method
         self.model_ = model

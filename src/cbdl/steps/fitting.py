@@ -1,7 +1,7 @@
 """Step 3 of Algorithm 1: from priors, likelihoods and data to what was learned.
 
 Where it must be known who is plausible, every pair is first trained without each of a few folds of the rows; those
-that the rows left out refute are not trained any further.
+that the rows left out refute are not trained any further, and their chains may go to those that stay.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from cbdl.engines import Engine, Task, crew_kept, train, without_folds
 from cbdl.steps.left_out import (
     LeftOut,
     by_folds,
+    check_extra,
     check_folds,
     contaminated_by_folds,
     sharpened_by_folds,
@@ -59,9 +60,10 @@ class Fitting:
         return Fitted(Learned.of(parts, data, self.run.seed), data)
 
     def by_folds(
-        self, todo: Sequence[Task], data: TrainingData, folds: int, alpha: float, least: int
+        self, todo: Sequence[Task], data: TrainingData, folds: int, alpha: float, least: int, extra: int = 1
     ) -> Fitted:
-        """First without each fold, to see who is plausible (at an `alpha` of 0 all are); then those with all rows."""
+        """First without each fold, to see who is plausible (at an `alpha` of 0 all are); then those with all rows, and
+        with up to `extra` times as many chains, as far as others leave theirs."""
         if not isinstance(data, Data):
             raise ValueError(f"folds is {folds}, but a stream has none: fit with arrays, or folds=0")
         data = data.in_folds(check_folds(folds), self.run.seed)
@@ -87,7 +89,8 @@ class Fitting:
                 fewer = (task.only(m for m in task.members if m not in fallen) for task in todo)
                 todo = [task for task in fewer if task.members]
                 left = left.only([i for i, m in enumerate(members) if m not in fallen])
-            whole = self.whole(todo, data)
+            times = min(check_extra(extra), len(members) // sum(len(task.members) for task in todo))
+            whole = replace(self, method=self.method.spread(times)).whole(todo, data)
             stayed = {(m.k, m.s) for m in whole.learned.members}
             learned = replace(
                 whole.learned,

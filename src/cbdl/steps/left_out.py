@@ -84,6 +84,13 @@ def check_folds(folds: int) -> int:
     return int(folds)
 
 
+def check_extra(extra: int) -> int:
+    """A ValueError unless it is a number of times."""
+    if int(extra) != extra or extra < 1:
+        raise ValueError(f"extra is {extra}; give up to how many times as many chains members that stay may have")
+    return int(extra)
+
+
 def folds_for(calibration: str | None, plausible: float) -> int:
     """How many folds a table needs to calibrate, and to tell who is plausible."""
     if calibration is not None and calibration not in ("auto", "weights", "folds"):

@@ -165,7 +165,14 @@ def _fit(path: Path, out: Path, settings: Settings, engine: Engine | None, verbo
         verbose=verbose,
     )
     with _once():
-        model.fit(table.X, table.labels, checkpoint_dir=run_folder(out), folds=count, least=recipe.LEAST)
+        model.fit(
+            table.X,
+            table.labels,
+            checkpoint_dir=run_folder(out),
+            folds=count,
+            least=recipe.LEAST,
+            extra=recipe.EXTRA[table.target.task],
+        )
         state = _state(model)
     lost = [str(m) for m in model.plausibility.failed] if model.plausibility else []
     levels = _levels(model, settings)

@@ -57,6 +57,10 @@ class Begun(Method):
         """As the method does."""
         return replace(self, method=self.method.brief())
 
+    def spread(self, times: int) -> Method:
+        """As the method does."""
+        return replace(self, method=self.method.spread(times))
+
     @property
     def temperature(self) -> float:
         """That of the method."""

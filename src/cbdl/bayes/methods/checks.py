@@ -105,6 +105,7 @@ def settings_are_a_frozen_dataclass(case: Case) -> None:
     plain = repr(method).startswith(type(method).__name__) and " at 0x" not in repr(method)
     _require(plain, "repr(method) is the class and its settings: checkpoints tell runs apart by it")
     _require(isinstance(method.continuing(), Method), "continuing() gives a method")
+    _require(isinstance(method.spread(2), Method), "spread(times) gives a method")
     temperature = method.temperature
     _require(isinstance(temperature, float | int) and temperature >= 0, "temperature is a number, at least 0")
 

@@ -117,6 +117,13 @@ class MCLMC(Method):
             thin=max(1, self.thin // 8),
         )
 
+    def spread(self, times: int) -> Method:
+        """Draws of a chain that lie further apart."""
+        draws = max(1, self.draws // times)
+        return replace(
+            self, chains=self.chains * times, draws=draws, thin=max(1, self.draws * self.thin // draws)
+        )
+
     def rows(self, data: TrainingData) -> int:
         """Rows of one step on this data."""
         if self.batch_size is not None:

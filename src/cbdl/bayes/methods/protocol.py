@@ -203,6 +203,14 @@ class Method(ABC):
         """A shorter run that is enough to compare members, and to see how well they predict what they have not seen."""
         return self
 
+    def spread(self, times: int) -> Method:
+        """The method with so many times as many chains and about as many draws in all, each chain as long as before; a
+        method without chains stays as it is.
+
+        - `times`: at least 1
+        """
+        return self
+
     def continuing(self) -> Method:
         """The method with which a model learns from more data, after posteriors have become priors."""
         return self

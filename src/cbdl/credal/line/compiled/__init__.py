@@ -19,7 +19,7 @@ from cbdl.credal.line.mixture import Extremes, Mixtures
 from cbdl.ground import compiling
 from cbdl.ground.compiling import spread
 
-MANY, LEAST = 50_000, 4_000_000
+MANY, LEAST = 50_000, 1_000_000
 """Components of all mixtures of a call for which loops are worth while; and of all calls, before they are loaded."""
 NODES, NUMBERS = 1 << 18, 1 << 21
 """Nodes of the coarsest grid of a set at most, and densities there of all its extremes."""
