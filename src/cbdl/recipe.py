@@ -35,7 +35,7 @@ SHARES: dict[Task, tuple[float, float]] = {"classification": (0.5, 0.2), "regres
 """The shares of the steps that optimise, on few rows each, and that warm up. The rest samples."""
 SMALL, LARGE = (8000, 6_000_000), (25_000, 32_000_000)
 """Of real tables with up to `MORE` rows and with more: steps at most, and how many rows they may see in all."""
-CLASSES = (12_000, 3_000_000)
+CLASSES = (24_000, 4_000_000)
 """The same of classes. In small tables draws differ most, and longer chains have more of them."""
 KEPT = 100
 """Draws that are kept of a chain of real outcomes: those of four chains leave a Monte Carlo floor of a tenth of the
@@ -47,7 +47,7 @@ CHAINS = 4
 CHAINS_OF: dict[Task, Chains] = {"classification": "extremes", "regression": "averaged"}
 """What chains are to predictions. For classes the set then tells new inputs from known ones far better; for real
 outcomes it would take four times as long."""
-PLAUSIBLE = 0.05
+PLAUSIBLE = 0.3
 """Members stay whose plausibility is at least this (`CBDL.plausible`),"""
 LEAST = 2
 """and so many in any case: one alone knows no ignorance where its chains agree."""
@@ -87,7 +87,7 @@ def steps(rows: int, task: Task) -> int:
     >>> [steps(rows, "regression") for rows in (500, 1200, 4000, 50_000)]
     [8000, 25000, 8000, 5000]
     >>> [steps(rows, "classification") for rows in (150, 400, 50_000)]
-    [12000, 7500, 6000]
+    [24000, 10000, 6000]
     """
     most, work = CLASSES if task == "classification" else LARGE if _large(rows, task) else SMALL
     return min(most, max(STEPS[task], work // max(rows, 1)))

@@ -79,7 +79,7 @@ def test_only_a_few_are_read_ahead_and_whoever_stops_early_leaves_nothing_behind
 
 @pytest.mark.parametrize("task", ["classes", "line"])
 def test_answers_do_not_depend_on_the_number_of_threads(tmp_path: Path, task: str) -> None:
-    table = write(tmp_path / "in" / "t.csv", 4200 if task == "classes" else 2100, 1)
+    table = write(tmp_path / "in" / "t.csv", 8300 if task == "classes" else 2100, 1)
     trained, request = Trained.load(model(tmp_path, task)), Request(Options(samples=3))
     assert len(read(table)) > PIECE[trained.target.task]
     before = torch.get_num_threads()

@@ -36,7 +36,8 @@ def signal(probs: Tensor, spread: Tensor, draws: int, chains: int) -> Tensor:
     rows, count, classes = probs.shape
     if draws < LEAST or chains == 1:
         return torch.ones(rows, count // chains, dtype=probs.dtype)
-    between = probs.view(rows, -1, chains, classes).var(2).sum(-1)
+    own = probs.view(rows, -1, chains, classes)
+    between = (own - own.mean(2, keepdim=True)).square().sum((2, 3)) / (chains - 1)
     noise = spread.view(rows, -1, chains).mean(2) / (draws - 1)
     return (1 - noise / between.clamp_min(torch.finfo(probs.dtype).tiny)).clamp_min(0).sqrt()
 

@@ -86,7 +86,7 @@ def fit(
     plausible: Annotated[
         float | None,
         typer.Option(
-            min=0, max=1, help="Leave out members less plausible than this; 0: keep them all. [default: 0.05]"
+            min=0, max=1, help="Leave out members less plausible than this; 0: keep them all. [default: 0.3]"
         ),
     ] = None,
     calibration: Annotated[

@@ -38,7 +38,7 @@ from cbdl.tables.target import Target
 
 MEMORY = 1 << 25
 """Bytes that networks may use at a time: more would leave the processor's caches, and take twice as long."""
-PIECE: dict[str, int] = {"classification": 2 * ROWS, "regression": ROWS // 2}
+PIECE: dict[str, int] = {"classification": 4 * ROWS, "regression": ROWS // 2}
 """Rows that are answered at a time: for every call draws are prepared, and more rows are not faster."""
 COMPLETIONS: dict[str, int] = {"classification": MOST, "regression": 8}
 """Completions of a row that are answered at most; on the line time grows with the square of their number, and more."""
