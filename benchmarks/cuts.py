@@ -3,8 +3,8 @@
 One fit of the default classifier a table with every member kept (`CBDL_DATA` names the folder of tables); then sets of
 some of its members, whose chains are extremes, are compared on test rows. `likelihood, all rows`: that of all left-out
 rows together is at least 0.05 times the best one's. `CreRL`: `cbdl.constructions.relative_likelihood` of the chains,
-whose likelihood of a training row is at least 0.95 times the best one's on average (Loehr et al. 2025). `plausible`:
-`CBDL(plausible=0.05)`, which the estimators use.
+whose likelihood of a training row is at least 0.95 times the best one's on average (Loehr et al. 2025). `plausible at
+...`: `CBDL(plausible=...)`, the last of which the estimators use.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import warnings
 import numpy as np
 import torch
 
-from cbdl import CategoricalCredalSet, CredalClassifier
+from cbdl import CategoricalCredalSet, CredalClassifier, recipe
 from cbdl.bayes.plausible import judge
 from cbdl.constructions import relative_likelihood
 from cbdl.studies.tables import scores
 from cbdl.studies.tables.sources import CLASSES, sources
 
 ALPHA, CUT = 0.05, 0.05
+CUTS = (0.05, recipe.PLAUSIBLE)
 SPLITS = 2
 
 
@@ -38,12 +39,13 @@ def compared(name: str, split: int) -> dict[str, dict[str, float]]:
     training = np.log(seen[np.arange(len(table.y)), :, table.y].clip(1e-12)).mean(0)
     left = model.left_out()
     total = (left.counts.unsqueeze(1) * left.score).sum(0)
-    plausible = judge(model.learned.members, left.score, left.counts, CUT)
     good = {
         "all": [True] * len(total),
         "likelihood, all rows": (total >= total.max() + math.log(CUT)).tolist(),
-        "plausible": [v.kept for v in plausible.verdicts],
     }
+    for cut in CUTS:
+        verdicts = judge(model.learned.members, left.score, left.counts, cut, least=recipe.LEAST).verdicts
+        good[f"plausible at {cut}"] = [v.kept for v in verdicts]
     kept = {
         way: {(m.k, m.s) for m, own in zip(model.learned.members, keep, strict=True) if own}
         for way, keep in good.items()
