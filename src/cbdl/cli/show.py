@@ -198,7 +198,7 @@ def info(summary: Mapping[str, Any]) -> None:
         rows.append(("estimator", f"{own['kind']} of {many(own['features'], 'feature')}"))
     rows += [
         ("trained on", f"{summary['rows']:g} rows, seed {summary['seed']}"),
-        ("members", str(summary["members"])),
+        ("members", f"{summary['members']}{_draws(summary.get('kept'))}"),
         *(("calibrated on", text) for text in _calibrations(extra.get("conformity") or {})),
         *((f"prior {k}", spelled(p)) for k, p in enumerate(summary["priors"])),
         *((f"likelihood {s}", _likelihood(q)) for s, q in enumerate(summary["likelihoods"])),
@@ -210,6 +210,11 @@ def info(summary: Mapping[str, Any]) -> None:
     if held_out.get("rows"):
         _console().print()
         _scored(held_out, held_out=True)
+
+
+def _draws(kept: Mapping[str, Any] | None) -> str:
+    """How many draws there are of every member that has chains."""
+    return "" if kept is None else f", each with {kept['draws']} draws of {many(kept['chains'], 'chain')}"
 
 
 def _calibrations(levels: Mapping[str, Any]) -> list[str]:

@@ -152,8 +152,7 @@ def info(folder: str | Path) -> dict[str, Any]:
     described(folder)
     manifest = read_manifest(folder)
     own = any(q.get("net", {}).get("type") == "user-net" for q in manifest["likelihoods"])
-    if not own:
-        load(folder)
+    learned = None if own else load(folder).learned
     about = ("format", "cbdl", "torch", "space", "rows", "seed")
     parts = (*about, "priors", "likelihoods", "method", "extra", "files")
     summary: dict[str, Any] = {name: manifest[name] for name in parts}
@@ -162,4 +161,6 @@ def info(folder: str | Path) -> dict[str, Any]:
         kept = {form: {"outcomes": len(own.counts), "how": own.how} for form, own in levels.items()}
         summary["extra"] = {**manifest["extra"], "conformity": kept}
     summary["members"] = sum(len(part["members"]) for part in manifest["parts"])
+    if learned is not None and learned.chains > 1:  # more than the method's where refuted members left theirs
+        summary["kept"] = {"chains": learned.chains, "draws": learned.distinct}
     return {"model": str(folder), **summary, "checked": not own}
