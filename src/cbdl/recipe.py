@@ -35,7 +35,7 @@ SHARES: dict[Task, tuple[float, float]] = {"classification": (0.5, 0.2), "regres
 """The shares of the steps that optimise, on few rows each, and that warm up. The rest samples."""
 SMALL, LARGE = (8000, 6_000_000), (25_000, 32_000_000)
 """Of real tables with up to `MORE` rows and with more: steps at most, and how many rows they may see in all."""
-CLASSES = (24_000, 4_000_000)
+CLASSES = (36_000, 6_000_000)
 """The same of classes. In small tables draws differ most, and longer chains have more of them."""
 KEPT = 100
 """Draws that are kept of a chain of real outcomes: those of four chains leave a Monte Carlo floor of a tenth of the
@@ -87,7 +87,7 @@ def steps(rows: int, task: Task) -> int:
     >>> [steps(rows, "regression") for rows in (500, 1200, 4000, 50_000)]
     [8000, 25000, 8000, 5000]
     >>> [steps(rows, "classification") for rows in (150, 400, 50_000)]
-    [24000, 10000, 6000]
+    [36000, 15000, 6000]
     """
     most, work = CLASSES if task == "classification" else LARGE if _large(rows, task) else SMALL
     return min(most, max(STEPS[task], work // max(rows, 1)))
