@@ -24,11 +24,15 @@ from cbdl.bayes.priors import Normal
 from cbdl.nets.scores import NormalScores
 from cbdl.tables import answering, chunks, encode, learning
 from cbdl.tables.answering import Request
-from cbdl.tables.answers import Trained
+from cbdl.tables.answers import Options, Trained
 
 ROWS, LINE_ROWS, NUMBERS, WORDS = 20_000, 1_000, 17, 3
 LEVELS = ("red", "green", "blue", "dark, grey")
 SIX = tuple(Normal(0.0, scale, fan_in=True) for scale in (1, 1.5, 2, 3, 4, 6))
+
+DRAWS = 32
+ASKED = Request(Options(samples=DRAWS))
+"""Both sides evaluate as many draws."""
 
 
 def rows() -> list[Row]:
@@ -47,8 +51,8 @@ def rows() -> list[Row]:
             six.model.chains = "averaged"  # so that members are the extremes
             return [
                 _reading(place, default),
-                _classes(place, six, "6 extremes of 32 draws", 0.5, 0.7),
-                _classes(place, default, "12 extremes of 32 draws, the default", 0.5, None),
+                _classes(place, six, f"6 extremes of {DRAWS} draws", 0.5, 0.7),
+                _classes(place, default, f"12 extremes of {DRAWS} draws", 0.5, None),
                 _line(place, line),
             ]
     finally:
@@ -86,7 +90,7 @@ def _classes(place: Path, trained: Trained, what: str, promise: float, goal: flo
     weights = _layers(trained)
 
     def ours() -> None:
-        answering.answer_file(trained, place / "new.csv", place / "out.csv", Request())
+        answering.answer_file(trained, place / "new.csv", place / "out.csv", ASKED)
 
     def unavoidable() -> None:
         pyarrow.csv.read_csv(place / "new.csv")
@@ -120,7 +124,7 @@ def _layers(trained: Trained) -> list[tuple[np.ndarray, np.ndarray]]:
     learned = learned.by_chain() if trained.model.chains == "extremes" else learned
     layers: list[tuple[np.ndarray, np.ndarray]] = []
     for part in learned.parts.values():
-        theta = part.posterior.sample(32).flatten(0, 1)
+        theta = part.posterior.sample(DRAWS).flatten(0, 1)
         own = [t.float().numpy() for t in part.cohort.layout.view(theta).values()]
         layers += [(w, b[..., None]) for w, b in zip(own[::2], own[1::2], strict=True)]
     return layers
@@ -136,20 +140,20 @@ def _forward(layers: list[tuple[np.ndarray, np.ndarray]], x: np.ndarray) -> np.n
             h /= 1 + np.exp(-h)
     p = np.exp(h - h.max(1, keepdims=True))
     p /= p.sum(1, keepdims=True)
-    return p.reshape(-1, 32, *p.shape[1:]).mean(1)
+    return p.reshape(-1, DRAWS, *p.shape[1:]).mean(1)
 
 
 def _line(place: Path, trained: Trained) -> Row:
     X = np.concatenate([encode(trained.columns, chunk) for chunk in chunks(place / "few.csv")])
-    sets = trained.model.predict(X, 32, floor=False)
+    sets = trained.model.predict(X, DRAWS, floor=False)
     loc, scale = np.asarray(sets.loc), np.asarray(sets.scale)
 
     def ours() -> None:
-        answering.answer_file(trained, place / "few.csv", place / "out.csv", Request())
+        answering.answer_file(trained, place / "few.csv", place / "out.csv", ASKED)
 
     seconds, peer = alternate(ours, lambda: densities(loc, scale))
     return Row(
-        f"file to answers, {LINE_ROWS} x {NUMBERS + WORDS}, mixtures, 6 members of 32 draws",
+        f"file to answers, {LINE_ROWS} x {NUMBERS + WORDS}, mixtures, 6 members of {DRAWS} draws",
         seconds,
         "numpy's densities on 512 nodes",
         peer,

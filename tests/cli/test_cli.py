@@ -277,7 +277,7 @@ def test_members_that_the_data_refute_are_shown(place, tmp_path):
     assert code == 0
     assert "refuted by the data: " in out
     assert "prior 1, likelihood 0" in " ".join(out.split())
-    assert "members that the data do not refute (cut at 0.05, 5 folds):" in err
+    assert "members that the data do not refute (cut at 0.3, 5 folds):" in err
     assert "dropped" in err
 
 

@@ -80,7 +80,7 @@ def fit(
     steps: Annotated[
         int | None,
         typer.Option(
-            min=60, help="Length of the training; 5000 to 25000 by the task and the number of rows."
+            min=60, help="Length of the training; 5000 to 36000 by the task and the number of rows."
         ),
     ] = None,
     plausible: Annotated[
