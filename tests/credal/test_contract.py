@@ -117,7 +117,9 @@ def test_a_slice_answers_as_the_batch_does(kind):
         # what bounds it depends on the weights to first order.
         slack = 1e-5 if name in ("upper_entropy weights", "uncertainty gap", "uncertainty error") else 1e-9
         if name in ("upper_entropy", "uncertainty total", "uncertainty epistemic"):
-            slack = max(slack, 1e-3 * float(np.asarray(whole["uncertainty gap"][0])[1]))  # weights are known to that
+            slack = max(
+                slack, 1e-3 * float(np.asarray(whole["uncertainty gap"][0])[1])
+            )  # weights are known to that
         np.testing.assert_allclose(answer, expected, rtol=1e-9, atol=slack, err_msg=name)
     np.testing.assert_allclose(cs[1].log_survival(y[1]), cs.log_survival(y)[1], rtol=1e-12)
 

@@ -354,7 +354,9 @@ def test_loops_take_even_grids_for_sets_that_reach_far(scale, monkeypatch):
 def test_regions_of_long_mixtures_are_those_of_tensor_operations(monkeypatch):
     rng = np.random.default_rng(3)
     loc, scale = rng.normal(0, 1, (30, 200)), 10 ** rng.uniform(-0.5, 0, (30, 200))
-    scale[:, 0] = 10 ** rng.uniform(-2.2, -1.6, 30)  # a few hundred times the length of what is seen beside it
+    scale[:, 0] = 10 ** rng.uniform(
+        -2.2, -1.6, 30
+    )  # a few hundred times the length of what is seen beside it
     mix = mixtures(torch.tensor(loc), torch.tensor(scale), torch.full((30, 200), 1 / 200, dtype=f64))
     level, ends = regions(mix, 0.05)
     assert (~np.isnan(level)).mean() > 0.9

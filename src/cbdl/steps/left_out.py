@@ -87,7 +87,9 @@ def check_folds(folds: int) -> int:
 def check_extra(extra: int) -> int:
     """A ValueError unless it is a number of times."""
     if int(extra) != extra or extra < 1:
-        raise ValueError(f"extra is {extra}; give up to how many times as many chains members that stay may have")
+        raise ValueError(
+            f"extra is {extra}; give up to how many times as many chains members that stay may have"
+        )
     return int(extra)
 
 

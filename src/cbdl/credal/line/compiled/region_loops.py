@@ -37,7 +37,8 @@ LEAST, MOST = math.log(1e-3), math.log(0.5)
 CELL = 0.6
 """Width of a cell between locations, in least scales."""
 NODES, SIDE, REACH = 4104, 14, 4.5
-"""Nodes at most, no power of two: rows would share their places in the cache. Cells on either side, up to so many scales from a location, the first about as wide as others."""
+"""Nodes at most, no power of two: rows would share their places in the cache. Cells on either side, up to so many
+scales from a location, the first about as wide as others."""
 DOUBLINGS, STRAIGHT = 6, 30.0
 """Of the distance of nodes on a side, at most; length in least scales up to which all densities are followed from one
 end: none is below rounding of the least number there."""
